@@ -1,0 +1,1 @@
+"""Where bytes are kept: one port over local folders and S3."""

@@ -1,0 +1,1 @@
+"""The files people write: experiments and clusters, read with the place of every mistake."""

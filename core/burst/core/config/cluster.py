@@ -1,0 +1,74 @@
+"""The cluster file, `burst.yaml`: pools and how they are scheduled."""
+
+from __future__ import annotations
+
+from typing import Annotated, Literal
+
+from pydantic import Field
+
+from burst.core.config.experiment import Section
+
+
+class LocalPool(Section):
+    """This machine."""
+
+    kind: Literal["local"] = "local"
+    slots: int | None = Field(default=None, ge=1)
+    """Slots to offer; by default the GPUs, or one a CPU core where there are none."""
+    idle: float = 60.0
+    """Seconds without work after which the agent leaves."""
+
+
+class StaticPool(Section):
+    """Machines that join by themselves with `burst agent --pool NAME`."""
+
+    kind: Literal["static"] = "static"
+    slots_per_node: int = Field(ge=1)
+    max_nodes: int = Field(default=1000, ge=1)
+
+
+class SlurmPool(Section):
+    kind: Literal["slurm"] = "slurm"
+    partition: str
+    slots_per_node: int = Field(ge=1)
+    max_nodes: int = Field(ge=1)
+    idle: float = 300.0
+
+
+class AwsPool(Section):
+    kind: Literal["aws"] = "aws"
+    market: Literal["spot", "on-demand"] = "spot"
+    instance_types: tuple[str, ...] = Field(min_length=1)
+    max_nodes: int = Field(ge=1)
+    min_nodes: int = Field(default=0, ge=0)
+    idle: float = 300.0
+    efa: bool = False
+
+
+PoolConfig = Annotated[LocalPool | StaticPool | SlurmPool | AwsPool, Field(discriminator="kind")]
+
+
+class Scheduler(Section):
+    type: Literal["fifo", "priority", "fair_share"] = "priority"
+    preemption: bool = False
+
+
+class Aws(Section):
+    region: str
+
+
+def _only_this_machine() -> dict[str, PoolConfig]:
+    return {"local": LocalPool()}
+
+
+class ClusterConfig(Section):
+    """Without a file there is one pool, `local`."""
+
+    cluster: str = "local"
+    store: str = ""
+    """URL of the store; by default `sqlite:` in BURST_HOME."""
+    blobs: str = ""
+    """URL of the blobs; by default a folder in BURST_HOME."""
+    aws: Aws | None = None
+    pools: dict[str, PoolConfig] = Field(default_factory=_only_this_machine)
+    scheduler: Scheduler = Scheduler()

@@ -1,0 +1,265 @@
+"""The experiment file, normalised: one model, whichever dialect it was written in.
+
+Field names are Determined's where it had the field. Reading a file (places of errors, dialects,
+deprecations) is `burst.core.config.load`.
+"""
+
+from __future__ import annotations
+
+from typing import Annotated, Literal
+
+from pydantic import BaseModel, ConfigDict, Field
+
+from burst.core.length import Length, Unit
+from burst.core.model import Json
+
+
+class Section(BaseModel):
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+
+# --- hyperparameters: see `burst.core.config.hparams` for sampling and grids ---------------------
+
+
+class ConstHp(Section):
+    type: Literal["const"] = "const"
+    val: Json
+
+
+class IntHp(Section):
+    type: Literal["int"] = "int"
+    minval: int
+    maxval: int
+    """Inclusive."""
+    count: int | None = Field(default=None, ge=1)
+
+
+class DoubleHp(Section):
+    type: Literal["double"] = "double"
+    minval: float
+    maxval: float
+    count: int | None = Field(default=None, ge=1)
+
+
+class LogHp(Section):
+    type: Literal["log"] = "log"
+    base: float = Field(default=10.0, gt=0)
+    minval: float
+    """An exponent: the value is `base ** x`."""
+    maxval: float
+    count: int | None = Field(default=None, ge=1)
+
+
+class CategoricalHp(Section):
+    type: Literal["categorical"] = "categorical"
+    vals: tuple[Json, ...] = Field(min_length=1)
+
+
+Hyperparameter = Annotated[
+    ConstHp | IntHp | DoubleHp | LogHp | CategoricalHp, Field(discriminator="type")
+]
+
+# --- search --------------------------------------------------------------------------------------
+
+
+class SearcherBase(Section):
+    metric: str = "validation_loss"
+    smaller_is_better: bool = True
+    max_length: Length | None = None
+    """How long each trial trains (for the ASHA searchers: the top rung)."""
+    source_trial_id: str | None = None
+    source_checkpoint_uuid: str | None = None
+
+
+class SingleSearcher(SearcherBase):
+    name: Literal["single"] = "single"
+
+
+class GridSearcher(SearcherBase):
+    name: Literal["grid"] = "grid"
+    max_concurrent_trials: int = Field(default=16, ge=0)
+
+
+class RandomSearcher(SearcherBase):
+    name: Literal["random"] = "random"
+    max_trials: int = Field(ge=1)
+    max_concurrent_trials: int = Field(default=16, ge=0)
+
+
+class AshaSearcher(SearcherBase):
+    name: Literal["asha"] = "asha"
+    num_rungs: int = Field(ge=1)
+    max_trials: int = Field(ge=1)
+    time_metric: str = "batches"
+    max_time: int | None = Field(default=None, ge=1)
+    divisor: float = Field(default=4, gt=1)
+    max_concurrent_trials: int = Field(default=16, ge=0)
+    promote: bool = False
+
+
+class AdaptiveAshaSearcher(SearcherBase):
+    name: Literal["adaptive_asha"] = "adaptive_asha"
+    max_trials: int = Field(ge=1)
+    time_metric: str = "batches"
+    max_time: int | None = Field(default=None, ge=1)
+    mode: Literal["aggressive", "standard", "conservative"] = "standard"
+    divisor: float = Field(default=4, gt=1)
+    max_rungs: int = Field(default=5, ge=1)
+    bracket_rungs: tuple[int, ...] = ()
+    max_concurrent_trials: int = Field(default=16, ge=0)
+
+
+SearcherConfig = Annotated[
+    SingleSearcher | GridSearcher | RandomSearcher | AshaSearcher | AdaptiveAshaSearcher,
+    Field(discriminator="name"),
+]
+
+# --- the rest ------------------------------------------------------------------------------------
+
+
+class Resources(Section):
+    slots_per_trial: int = Field(default=1, ge=0)
+    pools: tuple[str, ...] = ()
+    """Best first; empty means the cluster's first pool."""
+    priority: int = Field(default=42, ge=1, le=99)
+    """1 goes first."""
+    weight: float = Field(default=1.0, gt=0)
+    max_slots: int | None = Field(default=None, ge=1)
+    burst_after: float = 120.0
+    """Seconds of waiting after which a trial spills to the next pool."""
+    shm_size: int | None = None
+    """Bytes."""
+    is_single_node: bool = False
+    devices: tuple[str, ...] = ()
+
+
+class Keep(Section):
+    experiment_best: int = Field(default=0, ge=0)
+    trial_best: int = Field(default=1, ge=0)
+    trial_latest: int = Field(default=1, ge=0)
+
+
+class CheckpointStorage(Section):
+    type: Literal["directory", "shared_fs", "s3"]
+    path: str = ""
+    """Of a folder (`directory`, `shared_fs`)."""
+    bucket: str = ""
+    prefix: str = ""
+    endpoint_url: str | None = None
+
+
+class Checkpoints(Section):
+    every: Length | Literal["auto"] | None = "auto"
+    policy: Literal["best", "all", "none"] = "best"
+    """Which validations are followed by a checkpoint."""
+    keep: Keep = Keep()
+    storage: CheckpointStorage | None = None
+
+
+class Validate(Section):
+    every: Length | None = Length(amount=1, unit=Unit.EPOCHS)
+    at_start: bool = False
+
+
+class Reproducibility(Section):
+    experiment_seed: int = Field(ge=0, lt=2**31)
+    mode: Literal["off", "seeded", "strict"] = "seeded"
+
+
+class Budget(Section):
+    usd: float | None = Field(default=None, gt=0)
+    deadline: float | None = None
+    """Seconds after submission."""
+
+
+class Image(Section):
+    cpu: str | None = None
+    cuda: str | None = None
+    rocm: str | None = None
+
+
+class PythonEnvironment(Section):
+    version: str | None = None
+    requirements: tuple[str, ...] = ()
+    """Requirement lines, or one path ending in .txt relative to the code folder."""
+
+
+class Environment(Section):
+    image: Image | None = None
+    python: PythonEnvironment | None = None
+    variables: dict[str, str] = Field(default_factory=dict)
+    secrets: dict[str, str] = Field(default_factory=dict)
+    """Name to `ssm:…`, `secretsmanager:…` or `env:…`; resolved on the node, masked in logs."""
+    setup: tuple[str, ...] = ()
+    """Shell commands run in the code folder before the ranks start."""
+    cuda: str | None = None
+    driver: str | None = None
+
+
+class BindMount(Section):
+    host_path: str
+    container_path: str
+    read_only: bool = False
+    propagation: str = "rprivate"
+
+
+class Profiling(Section):
+    enabled: bool = False
+    begin_on_batch: int = Field(default=0, ge=0)
+    end_after_batch: int | None = Field(default=None, ge=0)
+    sync_timings: bool = True
+
+
+class LogPolicy(Section):
+    name: str = ""
+    pattern: str
+    action: Literal["cancel_retries", "exclude_node"] | None = None
+
+
+class Retention(Section):
+    log_days: int | None = Field(default=None, ge=-1, le=32767)
+
+
+class Optimizations(Section):
+    aggregation_frequency: int = Field(default=1, ge=1)
+    """Batches whose gradients are summed for one optimizer step."""
+    average_aggregated_gradients: bool = True
+    mixed_precision: Literal["off", "fp16", "bf16"] = "off"
+
+
+class ExperimentConfig(Section):
+    """An experiment file after reading, in burst's own form and with every default filled in."""
+
+    name: str
+    description: str = ""
+    labels: tuple[str, ...] = ()
+    workspace: str = ""
+    project: str = ""
+    entrypoint: str | tuple[str, ...]
+    """`module:Class` of a PyTorchTrial, or a command (a list, or a shell line)."""
+    data: dict[str, Json] = Field(default_factory=dict)
+    hyperparameters: dict[str, Json] = Field(default_factory=dict)
+    """Nested; leaves are hyperparameters (dicts with `type`) or constants."""
+    searcher: SearcherConfig
+    resources: Resources = Resources()
+    checkpoints: Checkpoints = Checkpoints()
+    validate_: Validate = Field(default=Validate(), alias="validate")
+    report_every: Length = Length(amount=100, unit=Unit.BATCHES)
+    """How often averaged training metrics are reported."""
+    reproducibility: Reproducibility
+    budget: Budget = Budget()
+    environment: Environment = Environment()
+    bind_mounts: tuple[BindMount, ...] = ()
+    optimizations: Optimizations = Optimizations()
+    profiling: Profiling = Profiling()
+    log_policies: tuple[LogPolicy, ...] = ()
+    retention: Retention = Retention()
+    max_restarts: int = Field(default=5, ge=0)
+    drain_grace: float = 120.0
+    """Seconds a drain may take before its processes are killed (`preemption_timeout`)."""
+    integrations: dict[str, Json] = Field(default_factory=dict)
+    slurm: dict[str, Json] = Field(default_factory=dict)
+
+    model_config = ConfigDict(
+        frozen=True, extra="forbid", populate_by_name=True, serialize_by_alias=True
+    )

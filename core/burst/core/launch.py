@@ -1,0 +1,180 @@
+"""The process boundary between the agent and what runs inside a trial.
+
+An agent prepares one folder per allocation and starts the ranks with `BURST_LAUNCH` naming its
+`spec.json`:
+
+    <folder>/
+        spec.json         LaunchSpec, written before the ranks start
+        stop              one page of memory shared with every rank: StopFlag
+        code/             the user's code, the working directory of the ranks
+        logs/rank<N>.log  what rank N writes to stdout and stderr; launcher.log for the launcher
+        failures/rank<N>.json   a rank's Failure, written before it exits with an error
+        outcome.json      Outcome, written by rank 0 before it exits
+
+The agent decides from exit codes and these files how the attempt ended; the ranks write metrics,
+checkpoints and progress to the store themselves, under the allocation's token.
+"""
+
+from __future__ import annotations
+
+import json
+import mmap
+import os
+import struct
+from collections.abc import Mapping
+from enum import IntEnum
+from pathlib import Path
+
+from pydantic import BaseModel, ConfigDict
+
+from burst.core.model import ExitKind, Failure, Json
+
+LAUNCH_VARIABLE = "BURST_LAUNCH"
+"""Environment variable with the path of `spec.json`; absent outside burst."""
+ALLOCATION_VARIABLE = "BURST_ALLOCATION"
+"""Environment variable with the allocation's id, inherited by every process of an attempt, so
+that the last of them can be found and ended whatever became of its parents."""
+
+EXIT_INVALID_HP = 64
+"""A rank's exit status when the trial refused its hyperparameters."""
+EXIT_FENCED = 65
+"""A rank's exit status when a newer allocation owns the trial."""
+
+
+class LaunchSpec(BaseModel):
+    """Everything a rank has to know."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    folder: str
+    store_url: str
+    blobs_url: str
+    checkpoints_url: str
+    """The blobs for checkpoints: `blobs_url`, unless the experiment names its own storage."""
+    experiment: str
+    trial: str
+    allocation: str
+    node: str
+    attempt: int
+    token: int
+    hparams: Mapping[str, Json]
+    seed: int
+    config: Mapping[str, Json]
+    """The normalised experiment file."""
+    latest_checkpoint: str = ""
+    """Where to start from if the trial has no checkpoint of its own (warm start); else empty."""
+    nodes: int = 1
+    node_rank: int = 0
+    ranks_per_node: int = 1
+    """Processes on this node, one a slot."""
+    devices: tuple[str, ...] = ("cpu",)
+    """One a local rank: `cpu` or `cuda:<index>` as seen by the rank."""
+    threads: int = 1
+    """CPU threads for each rank's tensor work. Part of what makes a run exact."""
+
+    @property
+    def path(self) -> Path:
+        return Path(self.folder)
+
+    def log_path(self, rank: int) -> Path:
+        return self.path / "logs" / f"rank{rank}.log"
+
+    def write(self) -> Path:
+        """Write `spec.json`; returns its path, the value of `BURST_LAUNCH`."""
+        for part in ("logs", "failures", "code"):
+            (self.path / part).mkdir(parents=True, exist_ok=True)
+        return _write_json(self.path / "spec.json", self.model_dump_json())
+
+
+def read_launch(environ: Mapping[str, str] | None = None) -> LaunchSpec | None:
+    """The launch this process belongs to, or None outside burst."""
+    path = (os.environ if environ is None else environ).get(LAUNCH_VARIABLE)
+    return LaunchSpec.model_validate_json(Path(path).read_bytes()) if path else None
+
+
+class Outcome(BaseModel):
+    """What rank 0 says of how it ended, if it came so far."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    kind: ExitKind
+    batches: int = 0
+    durable: bool = True
+    """Whether everything trained so far is in a durable checkpoint."""
+    text: str = ""
+
+    def write(self, folder: Path) -> None:
+        _write_json(folder / "outcome.json", self.model_dump_json())
+
+    @classmethod
+    def read(cls, folder: Path) -> Outcome | None:
+        path = folder / "outcome.json"
+        return cls.model_validate_json(path.read_bytes()) if path.exists() else None
+
+
+def write_failure(folder: Path, rank: int, failure: Failure, at: float) -> None:
+    """Leave a rank's error for the agent; the earliest of the gang is the one to show."""
+    payload = {"at": at, "failure": json.loads(failure.model_dump_json())}
+    (folder / "failures").mkdir(exist_ok=True)
+    _write_json(folder / "failures" / f"rank{rank}.json", json.dumps(payload))
+
+
+def first_failure(folder: Path) -> Failure | None:
+    """The failure that a rank of this gang left first, if any did."""
+    found = [json.loads(p.read_bytes()) for p in sorted((folder / "failures").glob("rank*.json"))]
+    if not found:
+        return None
+    return Failure.model_validate(min(found, key=lambda item: item["at"])["failure"])
+
+
+class Stop(IntEnum):
+    """What the agent asks of the ranks."""
+
+    RUN = 0
+    DRAIN = 1
+    """Finish the batch, checkpoint, make it durable, leave with status 0."""
+
+
+class StopFlag:
+    """A word of memory shared between the agent, which sets it, and the ranks, which look.
+
+    Looking costs well under a microsecond, so it is done at every batch. The deadline is in
+    seconds since the Unix epoch, 0 for none.
+    """
+
+    _LAYOUT = struct.Struct("<qd")
+
+    def __init__(self, path: Path) -> None:
+        """Opens the flag at `path`, creating it unset."""
+        descriptor = os.open(path, os.O_RDWR | os.O_CREAT, 0o600)
+        try:
+            os.ftruncate(descriptor, self._LAYOUT.size)
+            self._memory = mmap.mmap(descriptor, self._LAYOUT.size)
+        finally:
+            os.close(descriptor)
+
+    def set(self, stop: Stop, deadline: float = 0.0) -> None:
+        self._LAYOUT.pack_into(self._memory, 0, 0, deadline)
+        self._memory[0] = int(stop)
+
+    def get(self) -> Stop:
+        return Stop(self._memory[0])
+
+    @property
+    def is_set(self) -> bool:
+        return self._memory[0] != 0
+
+    @property
+    def deadline(self) -> float:
+        deadline: float = self._LAYOUT.unpack_from(self._memory, 0)[1]
+        return deadline
+
+    def close(self) -> None:
+        self._memory.close()
+
+
+def _write_json(path: Path, text: str) -> Path:
+    partial = path.with_name(path.name + ".partial")
+    partial.write_text(text)
+    os.replace(partial, path)
+    return path

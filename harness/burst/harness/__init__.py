@@ -1,0 +1,1 @@
+"""What runs inside a trial: the trial API, the training loop, data order and checkpoints."""

@@ -1,0 +1,1 @@
+"""Saving a trial's whole state and restoring it equal."""

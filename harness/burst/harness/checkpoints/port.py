@@ -1,0 +1,74 @@
+"""The checkpoint port: the training loop's side of saving and restoring.
+
+A state is a tree: dicts (keys str or int), lists, tuples, None, bools, ints, floats, strings,
+bytes, torch tensors and NumPy arrays. It comes in two halves: `shared`, what every rank holds alike
+and one copy of is enough (models, optimizers, schedulers, counters), and `own`, what each rank
+alone holds (random states of rank and loader workers, metric accumulators).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any, Protocol
+
+from burst.core.model import Lengths
+
+Tree = Any
+
+
+@dataclass(frozen=True)
+class SaveRequest:
+    """What the loop wants saved, at a batch boundary. The tensors are live: they belong to the
+    loop again as soon as `save` returns."""
+
+    shared: Tree
+    own: Tree
+    done: Lengths
+    metrics: Mapping[str, float] = field(default_factory=dict)
+    """Validation metrics at this very batch, if it was validated."""
+    envelope: Mapping[str, Any] = field(default_factory=dict)
+
+
+@dataclass(frozen=True)
+class Restored:
+    """What a restore found. Tensors are on the CPU, with the dtype they were saved with."""
+
+    checkpoint: str
+    shared: Tree
+    own: Tree
+    """This rank's; None if the checkpoint was written by fewer ranks."""
+    done: Lengths
+    ranks: int
+    envelope: Mapping[str, Any]
+
+
+class CheckpointEngine(Protocol):
+    """Saves and restores for one rank. Collective: every rank calls the same in the same order."""
+
+    def save(self, request: SaveRequest) -> None:
+        """Take the state. May return before it is durable; `wait` tells. A failure to write is
+        remembered and reported (`poll`), and never raised into training.
+
+        Raises:
+            BurstError: if the state holds something that cannot be represented, naming it.
+            Fenced: if a newer allocation owns the trial.
+        """
+        ...
+
+    def poll(self) -> list[str]:
+        """Warnings about saves that failed since the last call; empty is good."""
+        ...
+
+    def wait(self, timeout: float | None = None) -> bool:
+        """Wait until what was saved is durable; False if it is not by then."""
+        ...
+
+    def restore(self) -> Restored | None:
+        """The newest checkpoint of the trial that is complete and undamaged, or None.
+
+        A damaged one is marked in the store, warned about, and the one before it is used.
+        """
+        ...
+
+    def close(self) -> None: ...

@@ -1,0 +1,1 @@
+"""The trial API and the loop that drives it."""

@@ -1,0 +1,1 @@
+"""The infrastructure that `burst up` provisions in an AWS account."""

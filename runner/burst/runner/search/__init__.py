@@ -1,0 +1,1 @@
+"""Searchers: who proposes trials. Events in, actions out, the whole state one JSON value."""
