@@ -1,0 +1,39 @@
+"""What every test shares: no socket leaves this machine, and no state leaks between tests."""
+
+from __future__ import annotations
+
+import socket
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import HealthCheck, settings
+
+settings.register_profile(
+    "burst", deadline=None, suppress_health_check=[HealthCheck.too_slow], max_examples=60
+)
+settings.load_profile("burst")
+
+_LOOPBACK = ("127.", "::1", "localhost", "0.0.0.0")
+_connect = socket.socket.connect
+
+
+def _connect_on_loopback_only(self: socket.socket, address: Any) -> None:
+    if isinstance(address, tuple) and not str(address[0]).startswith(_LOOPBACK):
+        raise AssertionError(f"a test reached for {address}; tests stay on loopback")
+    _connect(self, address)
+
+
+@pytest.fixture(autouse=True)
+def _stay_on_loopback(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(socket.socket, "connect", _connect_on_loopback_only)
+
+
+@pytest.fixture(autouse=True)
+def burst_home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A BURST_HOME of the test's own; nothing ever touches the real one."""
+    home = tmp_path / "burst-home"
+    for name in ("BURST_STORE", "BURST_BLOBS", "BURST_LAUNCH", "BURST_ALLOCATION"):
+        monkeypatch.delenv(name, raising=False)
+    monkeypatch.setenv("BURST_HOME", str(home))
+    return home
