@@ -144,7 +144,7 @@ class Trial(Record, Stateful):
     queued: float
     """Since when it waits, for the order of the queue."""
     token: int = 0
-    """The fence: writes that carry an older one are refused. Grows with each allocation and loss."""
+    """The fence: writes under an older one are refused. Grows with each allocation and loss."""
     attempts: int = 0
     """Allocations so far."""
     restarts: int = 0

@@ -1,9 +1,9 @@
 """The checkpoint port: the training loop's side of saving and restoring.
 
 A state is a tree: dicts (keys str or int), lists, tuples, None, bools, ints, floats, strings,
-bytes, torch tensors and NumPy arrays. It comes in two halves: `shared`, what every rank holds alike
-and one copy of is enough (models, optimizers, schedulers, counters), and `own`, what each rank
-alone holds (random states of rank and loader workers, metric accumulators).
+bytes, torch tensors and NumPy arrays. It comes in two halves: `shared`, what every rank holds
+alike and one copy of is enough (models, optimizers, schedulers, counters), and `own`, what each
+rank alone holds (random states of rank and loader workers, metric accumulators).
 """
 
 from __future__ import annotations
