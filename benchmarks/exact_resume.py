@@ -1,8 +1,8 @@
 """Does a resumed run end equal to one that was never interrupted? Every library, the same problem.
 
 Each cell is one combination of augmentation (random numbers drawn in the data set or not), workers
-of the loader, and where the run was interrupted (inside an epoch or at its end). The interrupted run
-goes on in a new process. A cell counts when all parameters end equal to the bit.
+of the loader, and where the run was interrupted (inside an epoch or at its end). The interrupted
+run goes on in a new process. A cell counts when all parameters end equal to the bit.
 """
 
 from __future__ import annotations
