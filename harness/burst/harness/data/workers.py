@@ -1,0 +1,134 @@
+"""Runs a fetch for a stream of tickets: here, or in torch's worker processes."""
+
+from __future__ import annotations
+
+import signal
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+import torch.utils.data as torch_data
+
+from burst.harness.data.errors import DataError
+from burst.harness.data.fetch import Fetcher
+from burst.harness.data.order import Ticket
+
+
+@dataclass(frozen=True)
+class Workers:
+    """How batches are fetched; never which ones."""
+
+    number: int = 0
+    pin_memory: bool = False
+    prefetch_factor: int | None = None
+    timeout: float = 0
+    init: Callable[[int], None] | None = None
+    context: Any = None
+
+
+def serve(fetch: Fetcher, tickets: Iterator[Ticket], workers: Workers) -> Iterator[Any]:
+    """The batches of `tickets`, in their order. Closing the iterator ends the workers.
+
+    Worker processes start only where there is code of the user's to run: a plain gather is
+    faster than the pipe that its result would have to pass.
+
+    Raises:
+        DataError: if a worker dies, or does not answer within `timeout` seconds. What the user's
+            own code raises passes through as it is.
+    """
+    pin = workers.pin_memory and torch.accelerator.is_available()
+    number = workers.number if fetch.runs_user_code or workers.init else 0
+    if number == 0 and not pin:
+        return map(fetch, tickets)
+    return _serve_elsewhere(fetch, tickets, workers, number=number, pin=pin)
+
+
+def _serve_elsewhere(
+    fetch: Fetcher, tickets: Iterator[Ticket], workers: Workers, *, number: int, pin: bool
+) -> Iterator[Any]:
+    loader: torch_data.DataLoader[Any] = torch_data.DataLoader(
+        _Served(fetch),
+        batch_size=None,
+        sampler=tickets,
+        collate_fn=_as_it_is,
+        num_workers=number,
+        prefetch_factor=workers.prefetch_factor if number else None,
+        pin_memory=pin,
+        timeout=workers.timeout if number else 0,
+        worker_init_fn=_Init(fetch.dataset, workers.init) if number else None,
+        multiprocessing_context=workers.context if number else None,
+        generator=torch.Generator(),  # torch draws its base seed here, not from the global one
+    )
+    batches = iter(loader)
+    try:
+        for batch in batches:
+            if isinstance(batch, _Failed):
+                raise batch.error
+            yield batch
+    except RuntimeError as error:
+        raise _explained(error) from error
+    finally:
+        shut_down = getattr(batches, "_shutdown_workers", None)
+        if shut_down is not None:
+            shut_down()
+
+
+def _explained(error: RuntimeError) -> Exception:
+    """What torch's own errors about workers mean; any other error is the user's and stays."""
+    text = str(error)
+    if text.startswith("DataLoader worker") and "exited unexpectedly" in text:
+        return DataError(
+            "a data loader worker process died",
+            why=text.splitlines()[0],
+            mend="look for the out-of-memory killer in the machine's log (`dmesg`) and lower "
+            "num_workers or prefetch_factor; with num_workers=0 a crash in the dataset shows "
+            "where it is",
+        )
+    if text.startswith("DataLoader timed out"):
+        return DataError(
+            "the data loader's workers gave no batch in time",
+            why=text.splitlines()[0],
+            mend="raise timeout=, or find what the dataset waits for",
+        )
+    return error
+
+
+@dataclass(frozen=True)
+class _Failed:
+    """A DataError on its way out of a worker; torch would turn it into text."""
+
+    error: DataError
+
+
+class _Served(torch_data.Dataset[Any]):
+    """What torch calls a dataset, whose indices are tickets."""
+
+    def __init__(self, fetch: Fetcher) -> None:
+        self._fetch = fetch
+
+    def __getitem__(self, ticket: Ticket) -> Any:
+        try:
+            return self._fetch(ticket)
+        except DataError as error:
+            return _Failed(error)
+
+
+@dataclass(frozen=True)
+class _Init:
+    """Prepares a worker process as the user knows it from torch."""
+
+    dataset: Any
+    init: Callable[[int], None] | None
+
+    def __call__(self, number: int) -> None:
+        # Ctrl-C reaches the whole process group; what it means is for the trainer to decide.
+        signal.signal(signal.SIGINT, signal.SIG_IGN)
+        # `get_worker_info().dataset` is the user's dataset; the info refuses plain assignment.
+        object.__setattr__(torch_data.get_worker_info(), "dataset", self.dataset)
+        if self.init is not None:
+            self.init(number)
+
+
+def _as_it_is(value: Any) -> Any:
+    return value
