@@ -1,0 +1,151 @@
+"""From what a person types to the record that is meant.
+
+A whole id, any unique beginning of one (`exp-1m3k`, or `1m3k`), `latest` for the newest
+experiment, and `latest.t3` or `1m3k.t3` for a trial of it. Looking one up costs the same however
+many records there are.
+"""
+
+from __future__ import annotations
+
+import difflib
+import re
+from collections.abc import Iterable
+from typing import TypeVar
+
+from burst.core.errors import NotFound, UsageError
+from burst.core.model import Checkpoint, Experiment, Node, Record, Trial
+from burst.core.store.port import Store
+
+LATEST = "latest"
+_TRIAL = re.compile(r"^(?P<experiment>.*)\.t(?P<number>\d{1,6})$")
+_SHOWN = 8
+_RECENT = 200
+
+R = TypeVar("R", bound=Record)
+
+
+def find_any(store: Store, ref: str) -> Experiment | Trial | Checkpoint | Node:
+    """The record that `ref` means, of whichever kind it names.
+
+    Raises:
+        NotFound: no record is called so; the text names the nearest.
+        UsageError: more than one is; the text names them.
+    """
+    if ref.startswith("ckpt-"):
+        return find_checkpoint(store, ref)
+    if ref.startswith("node-"):
+        return find_node(store, ref)
+    if _TRIAL.match(ref):
+        return find_trial(store, ref)
+    return find_experiment(store, ref)
+
+
+def find_work(store: Store, ref: str) -> Experiment | Trial:
+    """The experiment or trial that `ref` means."""
+    return find_trial(store, ref) if _TRIAL.match(ref) else find_experiment(store, ref)
+
+
+def find_experiment(store: Store, ref: str) -> Experiment:
+    if ref == LATEST:
+        newest = store.children(Experiment, "", limit=1, newest_first=True)
+        if not newest:
+            raise NotFound("there is no experiment yet", mend="start one: `burst run exp.yaml`")
+        return newest[0]
+    return _by_prefix(store, Experiment, ref, "exp-")
+
+
+def find_trial(store: Store, ref: str) -> Trial:
+    """The trial that `ref` means; an experiment's id will do where it has only one trial."""
+    match = _TRIAL.match(ref)
+    if match is None:
+        return _only_trial(store, find_experiment(store, ref))
+    experiment = find_experiment(store, match["experiment"])
+    trial = store.find(Trial, f"{experiment.id}.t{int(match['number']):04d}")
+    if trial is None:
+        raise NotFound(
+            f"{experiment.id} has no trial {int(match['number'])}",
+            why=f"it has {_count(experiment.trials, 'trial')} so far, counted from 0",
+            mend=f"`burst show {experiment.id}` lists them",
+        )
+    return trial
+
+
+def find_node(store: Store, ref: str) -> Node:
+    return _by_prefix(store, Node, ref, "node-")
+
+
+def find_checkpoint(store: Store, ref: str) -> Checkpoint:
+    """The checkpoint with this id or beginning, or the newest durable one of a trial."""
+    if not ref.startswith("ckpt-"):
+        return newest_checkpoint(store, find_trial(store, ref))
+    exact = store.find(Checkpoint, ref)
+    if exact is not None:
+        return exact
+    recent = [c for t in _recent_trials(store) for c in store.children(Checkpoint, t.id)]
+    return _choose(ref, [c for c in recent if c.id.startswith(ref)], [c.id for c in recent])
+
+
+def newest_checkpoint(store: Store, trial: Trial) -> Checkpoint:
+    found = store.find(Checkpoint, trial.checkpoint) if trial.checkpoint else None
+    if found is None:
+        raise NotFound(
+            f"{trial.id} has no checkpoint",
+            why="none was durable yet" if trial.live else "it ended before its first one",
+            mend=f"`burst checkpoint list {trial.id}` shows those there were",
+        )
+    return found
+
+
+def _by_prefix(store: Store, kind: type[R], ref: str, prefix: str) -> R:
+    whole = ref if ref.startswith(prefix) else prefix + ref
+    exact = store.find(kind, whole)
+    if exact is not None:
+        return exact
+    beyond = store.children(kind, "", after=whole, limit=_SHOWN + 1)
+    found = [record for record in beyond if record.id.startswith(whole)]
+    recent = [] if found else store.children(kind, "", limit=_RECENT, newest_first=True)
+    return _choose(ref, found, [record.id for record in recent])
+
+
+def _choose(ref: str, found: list[R], known: Iterable[str]) -> R:
+    if len(found) == 1:
+        return found[0]
+    if found:
+        ids = [record.id for record in found[:_SHOWN]]
+        more = "\n…" if len(found) > _SHOWN else ""
+        raise UsageError(
+            f"{ref!r} is the beginning of more than one id",
+            why="\n".join(ids) + more,
+            mend="type one more character of the one you mean",
+        )
+    near = difflib.get_close_matches(ref, list(known), n=3, cutoff=0.6)
+    raise NotFound(
+        f"there is no {ref!r}",
+        why=f"the nearest: {', '.join(near)}" if near else "",
+        mend="`burst ls` prints the experiments there are, `latest` means the newest",
+    )
+
+
+def _only_trial(store: Store, experiment: Experiment) -> Trial:
+    trials = store.children(Trial, experiment.id, limit=_SHOWN + 1)
+    if len(trials) == 1:
+        return trials[0]
+    if not trials:
+        raise NotFound(
+            f"{experiment.id} has no trial yet",
+            mend=f"`burst why {experiment.id}` says what it waits for",
+        )
+    more = "\n…" if len(trials) > _SHOWN else ""
+    raise UsageError(
+        f"{experiment.id} has {_count(experiment.trials, 'trial')}: say which",
+        why="\n".join(trial.id for trial in trials[:_SHOWN]) + more,
+    )
+
+
+def _recent_trials(store: Store) -> list[Trial]:
+    experiments = store.children(Experiment, "", limit=20, newest_first=True)
+    return [trial for e in experiments for trial in store.children(Trial, e.id)]
+
+
+def _count(number: int, noun: str) -> str:
+    return f"{number} {noun}{'' if number == 1 else 's'}"

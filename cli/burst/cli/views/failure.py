@@ -1,0 +1,43 @@
+"""A failure as its owner wants to see it: their own traceback first, then the fact in a line."""
+
+from __future__ import annotations
+
+from rich.console import Group, RenderableType
+from rich.text import Text
+
+from burst.cli.views import text
+from burst.core.model import Failure
+
+LINES = 40
+"""Lines of a traceback on a page; `burst logs` has them all."""
+
+
+def failure(found: Failure, trial: str) -> RenderableType:
+    """The traceback, the exception in red, and where it happened."""
+    parts: list[RenderableType] = []
+    lines = found.traceback.rstrip().splitlines()
+    if len(lines) > LINES:
+        skipped = len(lines) - LINES
+        parts.append(Text(f"… {text.count(skipped, 'line')} before these: `burst logs {trial}`",
+                          style=text.FAINT))  # fmt: skip
+    parts += [Text(line) for line in lines[-LINES:]]
+    headline = headline_of(found)
+    if lines and lines[-1].strip() == headline:
+        parts[-1] = Text(lines[-1], style="red bold")
+    else:
+        parts.append(Text(headline, style="red bold"))
+    return Group(*parts, Text(_where(found, trial), style=text.FAINT))
+
+
+def headline_of(found: Failure) -> str:
+    """`ValueError: the learning rate is negative`."""
+    return f"{found.kind}: {found.message}" if found.message else found.kind or "failed"
+
+
+def _where(found: Failure, trial: str) -> str:
+    pieces = [f"in {trial}"]
+    if found.rank is not None:
+        pieces.append(f"rank {found.rank}")
+    if found.exit_code is not None:
+        pieces.append(f"exit status {found.exit_code}")
+    return ", ".join(pieces)

@@ -1,0 +1,158 @@
+"""Numbers, times and states in as few characters as a person needs."""
+
+from __future__ import annotations
+
+import math
+import time
+from collections.abc import Mapping
+from enum import StrEnum
+
+from rich.text import Text
+
+_STATES: Mapping[str, tuple[str, str]] = {
+    "waiting": ("○", "yellow"),
+    "requested": ("○", "yellow"),
+    "launched": ("○", "yellow"),
+    "registered": ("○", "yellow"),
+    "assigned": ("○", "yellow"),
+    "starting": ("◐", "cyan"),
+    "active": ("●", "cyan"),
+    "running": ("●", "cyan"),
+    "ready": ("●", "green"),
+    "paused": ("‖", "magenta"),
+    "stopping": ("◑", "cyan"),
+    "draining": ("◑", "cyan"),
+    "terminating": ("◑", "cyan"),
+    "completed": ("✔", "green"),
+    "released": ("✔", "green"),
+    "stopped": ("✔", "green"),
+    "cancelled": ("–", "bright_black"),
+    "gone": ("–", "bright_black"),
+    "lost": ("✘", "red"),
+    "failed": ("✘", "red bold"),
+}
+
+FAINT = "bright_black"
+
+
+def state(value: StrEnum | str) -> Text:
+    """A state with its glyph and colour: `● running`."""
+    glyph, style = _STATES.get(str(value), ("?", ""))
+    return Text(f"{glyph} {value}", style=style)
+
+
+def state_style(value: StrEnum | str) -> str:
+    return _STATES.get(str(value), ("?", ""))[1]
+
+
+def seconds(value: float) -> str:
+    """A span of time in its two largest units: `4.2s`, `1m 20s`, `2h 05m`, `3d 4h`."""
+    if math.isnan(value) or math.isinf(value):
+        return "–"
+    if value < 0:
+        return "0s"
+    if value < 9.95:
+        return f"{value:.1f}s"
+    whole = round(value)
+    if whole < 60:
+        return f"{whole}s"
+    if whole < 3600:
+        return f"{whole // 60}m {whole % 60:02d}s"
+    if whole < 86400:
+        return f"{whole // 3600}h {whole % 3600 // 60:02d}m"
+    return f"{whole // 86400}d {whole % 86400 // 3600}h"
+
+
+def ago(at: float | None, now: float) -> str:
+    """How long since `at`, in its largest unit: `5s`, `12m`, `3h`, `2d`; a dash for never."""
+    if at is None:
+        return "–"
+    past = max(0, int(now - at))
+    for unit, length in (("d", 86400), ("h", 3600), ("m", 60)):
+        if past >= length:
+            return f"{past // length}{unit}"
+    return f"{past}s"
+
+
+def clock_time(at: float) -> str:
+    """Local time of day: `17:40:02`."""
+    return time.strftime("%H:%M:%S", time.localtime(at))
+
+
+def moment(at: float) -> str:
+    """Local date and time: `2026-11-29 17:40:02`."""
+    return time.strftime("%Y-%m-%d %H:%M:%S", time.localtime(at))
+
+
+def metric(value: float | None) -> str:
+    """A metric in five characters or so: `0.0931`, `12.35`, `1.2e-07`, `NaN`."""
+    if value is None:
+        return "–"
+    if math.isnan(value):
+        return "NaN"
+    if math.isinf(value):
+        return "∞" if value > 0 else "-∞"
+    if value == int(value) and abs(value) < 1e6:
+        return str(int(value))
+    return f"{value:.4g}"
+
+
+def metrics(values: Mapping[str, float], first: str = "", most: int = 3) -> str:
+    """Some metrics on a line, `first` first: `loss 0.0931  accuracy 0.975`."""
+    names = sorted(values, key=lambda name: (name != first, name))
+    shown = [f"{name} {metric(values[name])}" for name in names[:most]]
+    return "  ".join(shown) + ("  …" if len(names) > most else "")
+
+
+def size(value: float) -> str:
+    """Bytes: `980 B`, `12 kB`, `3.4 MB`, `1.2 GB`."""
+    if value < 1000:
+        return f"{int(value)} B"
+    for unit in ("kB", "MB", "GB", "TB"):
+        value /= 1000
+        if value < 999.5 or unit == "TB":
+            return f"{value:.2g} {unit}" if value < 9.95 else f"{value:.0f} {unit}"
+    raise AssertionError("unreachable")
+
+
+def amount(value: float) -> str:
+    """A count that may be a fraction: `5`, `5.25`."""
+    return f"{value:.2f}".rstrip("0").rstrip(".")
+
+
+def rate(per_second: float | None) -> str:
+    """Batches per second, or seconds a batch where that reads better."""
+    if per_second is None or per_second <= 0:
+        return "–"
+    if per_second < 0.95:
+        return f"{1 / per_second:.2g} s/ba"
+    return f"{per_second:.3g} ba/s" if per_second < 1000 else f"{per_second / 1000:.2g}k ba/s"
+
+
+def bar(fraction: float | None, width: int, style: str = "cyan") -> Text:
+    """A progress bar of `width` columns; an unknown fraction is an empty one."""
+    filled = 0 if fraction is None else round(max(0.0, min(1.0, fraction)) * width)
+    text = Text("━" * filled, style=style)
+    return text.append("─" * (width - filled), style=FAINT)
+
+
+def count(number: int, noun: str) -> str:
+    """`1 trial`, `2 trials`."""
+    return f"{number} {noun}{'' if number == 1 else 's'}"
+
+
+def value(item: object) -> str:
+    """A hyperparameter: floats short, everything else as it is."""
+    return f"{item:.6g}" if isinstance(item, float) else str(item)
+
+
+def flatten(tree: Mapping[str, object], prefix: str = "") -> dict[str, object]:
+    """Nested hyperparameters under dotted names, in sorted order."""
+    flat: dict[str, object] = {}
+    for key in sorted(tree):
+        item = tree[key]
+        if isinstance(item, Mapping) and item:
+            flat |= flatten(item, f"{prefix}{key}.")
+        else:
+            flat[prefix + key] = item
+    return flat

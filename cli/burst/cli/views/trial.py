@@ -1,0 +1,128 @@
+"""The page of one trial."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from itertools import pairwise
+
+from rich.console import Group, RenderableType
+from rich.text import Text
+
+from burst.cli.reading import Picture
+from burst.cli.shapes import progress_of
+from burst.cli.views import text
+from burst.cli.views.failure import failure
+from burst.cli.views.records import allocations_table, checkpoints_table, events_table
+from burst.cli.views.table import facts, section
+from burst.cli.views.trials import rate_of, seconds_left, waits, where
+from burst.core.model import Allocation, Checkpoint, Event, Trial
+from burst.core.states import TrialState
+
+
+def trial_page(
+    picture: Picture,
+    trial: Trial,
+    attempts: Sequence[Allocation],
+    checkpoints: Sequence[Checkpoint],
+    events: Sequence[Event],
+    *,
+    width: int,
+) -> RenderableType:
+    """`burst show TRIAL`: its failure first, then where it stands, its attempts and checkpoints.
+
+    Args:
+        picture: the trial's experiment, with this trial alone in it.
+    """
+    parts: list[RenderableType] = []
+    if trial.failure is not None:
+        parts += [failure(trial.failure, trial.id), ""]
+    parts.append(facts(_head(picture, trial)))
+    parts += ["", *waits(picture)] if waits(picture) else []
+    if trial.latest or trial.best:
+        parts.append(section("Metrics", facts(_metrics(trial))))
+    hparams = text.flatten(trial.hparams)
+    if hparams:
+        rows = [(name, text.value(item)) for name, item in hparams.items()]
+        parts.append(section("Hyperparameters", facts(rows)))
+    if attempts:
+        parts.append(section("Attempts", allocations_table(attempts, picture.now, width)))
+    if checkpoints:
+        shown = checkpoints_table(checkpoints[-10:], picture.now, width)
+        parts.append(section("Checkpoints", shown))
+    if events:
+        parts.append(section("Lately", events_table(events, width)))
+    return Group(*parts)
+
+
+def checkpoint_alarm(trial: Trial, checkpoints: Sequence[Checkpoint], now: float) -> str:
+    """A sentence where the newest checkpoint is older than twice the usual time between them.
+
+    The usual time is the median of the last gaps between checkpoints; with fewer than three
+    checkpoints nothing is usual yet. Only a running trial can be late.
+    """
+    times = [c.created for c in checkpoints]
+    if trial.state is not TrialState.RUNNING or len(times) < 3:
+        return ""
+    gaps = sorted(b - a for a, b in pairwise(times))[-9:]
+    usual = gaps[len(gaps) // 2]
+    age = now - times[-1]
+    if age <= 2 * usual or age < 10:
+        return ""
+    return (
+        f"the newest checkpoint is {text.seconds(age)} old; they used to come every "
+        f"{text.seconds(usual)}: a loss now would repeat that much"
+    )
+
+
+def _head(picture: Picture, trial: Trial) -> list[tuple[str, RenderableType]]:
+    name = Text(trial.id, style="bold").append(f"  {picture.experiment.name}", style="default")
+    rows: list[tuple[str, RenderableType]] = [
+        ("trial", name),
+        ("state", _state(trial, picture.now)),
+        ("progress", _progress(trial)),
+    ]
+    live = picture.allocations.get(trial.id)
+    if live is not None:
+        rows.append(("on", where(live, picture.nodes)))
+    rows.append(("slots", f"{trial.slots} of {' or '.join(trial.pools) or 'any pool'}"))
+    tried = f"{text.count(trial.attempts, 'attempt')}, {text.count(trial.restarts, 'restart')}"
+    rows.append(("tries", f"{tried} after a crash" if trial.restarts else tried))
+    if trial.checkpoint:
+        age = f", {text.ago(trial.checkpoint_at, picture.now)} old" if trial.live else ""
+        rows.append(("checkpoint", trial.checkpoint + age))
+    rows.append(("seed", str(trial.seed)))
+    return rows
+
+
+def _state(trial: Trial, now: float) -> Text:
+    line = text.state(trial.state)
+    if trial.wanted is not None and trial.live:
+        line.append(f" → {trial.wanted}", style=text.FAINT)
+    line.append(f"  since {text.ago(trial.state_since, now)}", style=text.FAINT)
+    if trial.reason.text:
+        line.append(f"  {trial.reason.text}", style="default")
+    return line
+
+
+def _progress(trial: Trial) -> Text:
+    fraction = progress_of(trial)
+    line = text.bar(fraction, 24, text.state_style(trial.state))
+    whole = f"/{trial.target_batches}" if trial.target_batches else ""
+    done = trial.done
+    line.append(f"  {done.batches}{whole} batches, {text.amount(done.epochs)} epochs")
+    line.append(f", {text.seconds(done.seconds)} of training")
+    if rate_of(trial):
+        line.append(f" at {text.rate(rate_of(trial))}")
+    left = seconds_left(trial)
+    return line.append(f", {text.seconds(left)} left") if left is not None else line
+
+
+def _metrics(trial: Trial) -> list[tuple[str, RenderableType]]:
+    rows: list[tuple[str, RenderableType]] = []
+    for group, point in trial.latest.items():
+        shown = Text(text.metrics(point.metrics, most=8))
+        rows.append((group, shown.append(f"  at batch {point.batches}", style=text.FAINT)))
+    if trial.best is not None:
+        shown = Text(text.metrics(trial.best.metrics, most=8)).append(" ★", style="yellow")
+        rows.append(("best", shown.append(f"  at batch {trial.best.batches}", style=text.FAINT)))
+    return rows
