@@ -6,12 +6,16 @@ name others, and so does a `burst.yaml` in the working folder or above it; the e
 
 from __future__ import annotations
 
+import os
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
+from burst.core.blobs import open_blobs
 from burst.core.blobs.port import Blobs
 from burst.core.config.cluster import ClusterConfig
+from burst.core.errors import BurstError
+from burst.core.store import open_store
 from burst.core.store.port import Store
 
 
@@ -26,3 +30,45 @@ class Workspace:
 def home_of(environ: Mapping[str, str]) -> Path:
     """The folder for state on this machine, made absolute; it may not exist yet."""
     return Path(environ.get("BURST_HOME") or "~/.burst").expanduser().absolute()
+
+
+def open_workspace(environ: Mapping[str, str] | None = None, cwd: Path | None = None) -> Workspace:
+    """What `environ` and the `burst.yaml` at or above `cwd` name; by default this process's.
+
+    The home is made if it is not there, readable by its owner only.
+
+    Raises:
+        BurstError: the home cannot be made or written.
+        ConfigError: `burst.yaml` is wrong.
+        UsageError: a URL names no store or no blobs.
+        Unreachable, StoreError: the store or the blobs cannot be opened.
+    """
+    environ = os.environ if environ is None else environ
+    home = home_of(environ)
+    _make_home(home)
+    cluster = _cluster_of(Path.cwd() if cwd is None else cwd)
+    store = environ.get("BURST_STORE") or cluster.store or f"sqlite://{home}/store.db"
+    blobs = environ.get("BURST_BLOBS") or cluster.blobs or f"file://{home}/blobs"
+    return Workspace(home, cluster, open_store(store), open_blobs(blobs))
+
+
+def _make_home(home: Path) -> None:
+    try:
+        home.parent.mkdir(parents=True, exist_ok=True)
+        home.mkdir(mode=0o700, exist_ok=True)
+        if not os.access(home, os.W_OK | os.X_OK, effective_ids=True):
+            raise PermissionError(13, os.strerror(13))
+    except OSError as error:
+        raise BurstError(
+            f"cannot keep state in {home}",
+            why=error.strerror or str(error),
+            mend="set BURST_HOME to a folder that you can write",
+        ) from error
+
+
+def _cluster_of(cwd: Path) -> ClusterConfig:
+    if not any((folder / "burst.yaml").is_file() for folder in (cwd, *cwd.parents)):
+        return ClusterConfig()
+    from burst.core.config.load import find_cluster
+
+    return find_cluster(cwd)
