@@ -7,19 +7,30 @@ from typing import Annotated, Literal
 from pydantic import Field
 
 from burst.core.config.experiment import Section
+from burst.core.units import Seconds
 
 
-class LocalPool(Section):
+class Scheduler(Section):
+    type: Literal["fifo", "priority", "fair_share"] = "priority"
+    preemption: bool = False
+
+
+class Pool(Section):
+    scheduler: Scheduler | None = None
+    """Of this pool alone."""
+
+
+class LocalPool(Pool):
     """This machine."""
 
     kind: Literal["local"] = "local"
     slots: int | None = Field(default=None, ge=1)
     """Slots to offer; by default the GPUs, or one a CPU core where there are none."""
-    idle: float = 60.0
+    idle: Seconds = 60.0
     """Seconds without work after which the agent leaves."""
 
 
-class StaticPool(Section):
+class StaticPool(Pool):
     """Machines that join by themselves with `burst agent --pool NAME`."""
 
     kind: Literal["static"] = "static"
@@ -27,30 +38,25 @@ class StaticPool(Section):
     max_nodes: int = Field(default=1000, ge=1)
 
 
-class SlurmPool(Section):
+class SlurmPool(Pool):
     kind: Literal["slurm"] = "slurm"
     partition: str
     slots_per_node: int = Field(ge=1)
     max_nodes: int = Field(ge=1)
-    idle: float = 300.0
+    idle: Seconds = 300.0
 
 
-class AwsPool(Section):
+class AwsPool(Pool):
     kind: Literal["aws"] = "aws"
     market: Literal["spot", "on-demand"] = "spot"
     instance_types: tuple[str, ...] = Field(min_length=1)
     max_nodes: int = Field(ge=1)
     min_nodes: int = Field(default=0, ge=0)
-    idle: float = 300.0
+    idle: Seconds = 300.0
     efa: bool = False
 
 
 PoolConfig = Annotated[LocalPool | StaticPool | SlurmPool | AwsPool, Field(discriminator="kind")]
-
-
-class Scheduler(Section):
-    type: Literal["fifo", "priority", "fair_share"] = "priority"
-    preemption: bool = False
 
 
 class Aws(Section):
@@ -72,3 +78,4 @@ class ClusterConfig(Section):
     aws: Aws | None = None
     pools: dict[str, PoolConfig] = Field(default_factory=_only_this_machine)
     scheduler: Scheduler = Scheduler()
+    """For every pool that has none of its own."""

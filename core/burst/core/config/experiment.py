@@ -12,6 +12,7 @@ from pydantic import BaseModel, ConfigDict, Field
 
 from burst.core.length import Length, Unit
 from burst.core.model import Json
+from burst.core.units import Bytes, Seconds
 
 
 class Section(BaseModel):
@@ -90,23 +91,28 @@ class AshaSearcher(SearcherBase):
     name: Literal["asha"] = "asha"
     num_rungs: int = Field(ge=1)
     max_trials: int = Field(ge=1)
-    time_metric: str = "batches"
+    time_metric: str | None = None
+    """A metric that the code reports and that counts time; replaces `max_length`."""
     max_time: int | None = Field(default=None, ge=1)
+    """The top rung in `time_metric`."""
     divisor: float = Field(default=4, gt=1)
     max_concurrent_trials: int = Field(default=16, ge=0)
     promote: bool = False
+    """Pause at each rung and resume the best, instead of stopping the worst."""
 
 
 class AdaptiveAshaSearcher(SearcherBase):
     name: Literal["adaptive_asha"] = "adaptive_asha"
     max_trials: int = Field(ge=1)
-    time_metric: str = "batches"
+    time_metric: str | None = None
     max_time: int | None = Field(default=None, ge=1)
     mode: Literal["aggressive", "standard", "conservative"] = "standard"
     divisor: float = Field(default=4, gt=1)
     max_rungs: int = Field(default=5, ge=1)
     bracket_rungs: tuple[int, ...] = ()
+    """Replaces what `mode` would choose."""
     max_concurrent_trials: int = Field(default=16, ge=0)
+    promote: bool = False
 
 
 SearcherConfig = Annotated[
@@ -125,9 +131,9 @@ class Resources(Section):
     """1 goes first."""
     weight: float = Field(default=1.0, gt=0)
     max_slots: int | None = Field(default=None, ge=1)
-    burst_after: float = 120.0
+    burst_after: Seconds = 120.0
     """Seconds of waiting after which a trial spills to the next pool."""
-    shm_size: int | None = None
+    shm_size: Bytes | None = None
     """Bytes."""
     is_single_node: bool = False
     devices: tuple[str, ...] = ()
@@ -168,7 +174,7 @@ class Reproducibility(Section):
 
 class Budget(Section):
     usd: float | None = Field(default=None, gt=0)
-    deadline: float | None = None
+    deadline: Seconds | None = None
     """Seconds after submission."""
 
 
@@ -196,11 +202,36 @@ class Environment(Section):
     driver: str | None = None
 
 
+class Webhooks(Section):
+    webhook_id: tuple[int, ...] = ()
+    webhook_name: tuple[str, ...] = ()
+    exclude: bool = False
+
+
+class Integrations(Section):
+    pachyderm: dict[str, Json] | None = None
+    webhooks: Webhooks | None = None
+
+
+class Slurm(Section):
+    gpu_type: str | None = None
+    sbatch_args: tuple[str, ...] = ()
+    slots_per_node: int | None = Field(default=None, ge=1)
+
+
+class Pbs(Section):
+    gpu_type: str | None = None
+    pbsbatch_args: tuple[str, ...] = ()
+    slots_per_node: int | None = Field(default=None, ge=1)
+
+
 class BindMount(Section):
     host_path: str
     container_path: str
     read_only: bool = False
-    propagation: str = "rprivate"
+    propagation: Literal["rprivate", "private", "rshared", "shared", "rslave", "slave"] = (
+        "rprivate"
+    )
 
 
 class Profiling(Section):
@@ -255,10 +286,11 @@ class ExperimentConfig(Section):
     log_policies: tuple[LogPolicy, ...] = ()
     retention: Retention = Retention()
     max_restarts: int = Field(default=5, ge=0)
-    drain_grace: float = 120.0
+    drain_grace: Seconds = 120.0
     """Seconds a drain may take before its processes are killed (`preemption_timeout`)."""
-    integrations: dict[str, Json] = Field(default_factory=dict)
-    slurm: dict[str, Json] = Field(default_factory=dict)
+    integrations: Integrations = Integrations()
+    slurm: Slurm = Slurm()
+    pbs: Pbs = Pbs()
 
     model_config = ConfigDict(
         frozen=True, extra="forbid", populate_by_name=True, serialize_by_alias=True
