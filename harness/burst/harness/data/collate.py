@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any
 
+import numpy as np
 import torch
 from torch.utils.data import default_collate
 
@@ -29,6 +31,36 @@ def stack_rows(rows: list[Any]) -> Any:
             why=_first_difference(rows) or str(error),
             mend=PAD_MEND,
         ) from error
+
+
+class Padding:
+    """A collate function for rows of several lengths: pads each column's lists, at their end, to
+    the longest of the batch.
+
+    Args:
+        values: what to pad with, by column; other columns are padded with 0.
+
+    Over a Hugging Face dataset without transforms it is applied while gathering.
+    """
+
+    def __init__(self, values: Mapping[str, float] | None = None) -> None:
+        self._values = dict(values or {})
+
+    def fill(self, column: str) -> float:
+        return self._values.get(column, 0)
+
+    def __call__(self, rows: list[Mapping[str, Any]]) -> dict[str, Any]:
+        return {name: self._padded(name, [row[name] for row in rows]) for name in rows[0]}
+
+    def _padded(self, name: str, values: list[Any]) -> Any:
+        if not isinstance(values[0], (list, tuple, np.ndarray, torch.Tensor)):
+            return stack_rows(values)
+        tensors = [torch.as_tensor(value) for value in values]
+        if not tensors[0].ndim:
+            return stack_rows(tensors)
+        return torch.nn.utils.rnn.pad_sequence(
+            tensors, batch_first=True, padding_value=self.fill(name)
+        )
 
 
 def _first_difference(rows: list[Any]) -> str:

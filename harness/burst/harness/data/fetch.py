@@ -7,7 +7,8 @@ from typing import Any
 
 from torch.utils.data import Subset, default_convert
 
-from burst.harness.data.collate import stack_rows
+from burst.harness.data.collate import Padding, stack_rows
+from burst.harness.data.gather import Gather, gather_of, is_hugging_face
 from burst.harness.data.order import Ticket
 from burst.harness.data.randomness import derive, kept_generators, seed_generators, spread
 
@@ -25,23 +26,30 @@ class Fetcher:
     """
 
     def __init__(self, dataset: Any, collate: Collate | None, *, seed: int, single: bool) -> None:
-        self.runs_user_code = True
         self.dataset = dataset
         self._collate = collate
         self._seed = seed
         self._single = single
-        self._together = gives_rows_together(dataset)
+        self._gather = None if single else _gather(dataset, collate)
+        self._rows = _as_tensors(dataset) if collate is None else dataset
+        self._together = gives_rows_together(dataset) and not single
+
+    @property
+    def runs_user_code(self) -> bool:
+        return self._gather is None
 
     def __call__(self, ticket: Ticket) -> Any:
+        if self._gather is not None:
+            return self._gather.batch(ticket.rows)
         with kept_generators():
             return self._run(ticket)
 
     def _run(self, ticket: Ticket) -> Any:
         key = derive(self._seed, "rows", ticket.epoch)
         rows = ticket.rows.tolist()
-        if self._together and not self._single:
+        if self._together:
             seed_generators(spread(key, ticket.first))
-            items = self.dataset.__getitems__(rows)
+            items = self._rows.__getitems__(rows)
         else:
             items = [self._one(row, spread(key, ticket.first + i)) for i, row in enumerate(rows)]
         seed_generators(derive(self._seed, "collate", ticket.epoch, ticket.first))
@@ -51,7 +59,24 @@ class Fetcher:
 
     def _one(self, row: int, seed: int) -> Any:
         seed_generators(seed)
-        return self.dataset[row]
+        return self._rows[row]
+
+
+def _gather(dataset: Any, collate: Collate | None) -> Gather | None:
+    if isinstance(collate, Padding):
+        return gather_of(dataset, collate)
+    return gather_of(dataset) if collate is None else None
+
+
+def _as_tensors(dataset: Any) -> Any:
+    """A Hugging Face dataset without a format gives lists, which do not stack: give tensors."""
+    if is_hugging_face(dataset) and dataset.format["type"] is None:
+        return dataset.with_format(
+            "torch",
+            columns=dataset.format["columns"],
+            output_all_columns=dataset.format["output_all_columns"],
+        )
+    return dataset
 
 
 def gives_rows_together(dataset: Any) -> bool:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Generator, Iterable
 from typing import Any
 
 import torch
@@ -85,7 +85,7 @@ class DataLoader:
         """Batches in an epoch of one rank."""
         return self._deal(Sequential(self._rows()), 0, 1).batches_per_epoch
 
-    def __iter__(self) -> Iterator[Any]:
+    def __iter__(self) -> Generator[Any, None, None]:
         seed = (self.generator or torch.default_generator).initial_seed()
         epoch, self._epoch = self._epoch, self._epoch + 1
         deal = self._deal(self._order(seed), 0, 1)
@@ -109,7 +109,9 @@ class DataLoader:
         }
         return MapSource(deal, self._fetcher(seed), self._workers, identity)
 
-    def evaluation_batches(self, *, seed: int, rank: int, ranks: int) -> Iterator[Any]:
+    def evaluation_batches(
+        self, *, seed: int, rank: int, ranks: int
+    ) -> Generator[Any, None, None]:
         """One pass in the dataset's own order, without duplicates: the batches of a single rank,
         dealt to the ranks in turn, so some ranks may get one batch less (or none). Randomness in
         the dataset is the same in every evaluation. Close the iterator to end it early."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Iterator, Mapping
+from collections.abc import Generator, Iterator, Mapping
 from typing import Any
 
 from burst.core.model import Json
@@ -24,7 +24,7 @@ class MapSource:
         self._fetch = fetch
         self._workers = workers
         self._identity = identity
-        self._open: Iterator[Any] | None = None
+        self._open: Generator[Any, None, None] | None = None
 
     @property
     def batches_per_epoch(self) -> int:
@@ -56,15 +56,9 @@ class MapSource:
         return digest(self._identity)
 
     def close(self) -> None:
-        shut(self._open)
-        self._open = None
-
-
-def shut(batches: Iterator[Any] | None) -> None:
-    """End an iterator of batches and the workers behind it; an ended one stays ended."""
-    close = getattr(batches, "close", None)
-    if close is not None:
-        close()
+        if self._open is not None:
+            self._open.close()
+            self._open = None
 
 
 def digest(identity: Mapping[str, Any]) -> str:

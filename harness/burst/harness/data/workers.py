@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import signal
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Generator, Iterator
 from dataclasses import dataclass
 from typing import Any
 
@@ -27,7 +27,9 @@ class Workers:
     context: Any = None
 
 
-def serve(fetch: Fetcher, tickets: Iterator[Ticket], workers: Workers) -> Iterator[Any]:
+def serve(
+    fetch: Fetcher, tickets: Iterator[Ticket], workers: Workers
+) -> Generator[Any, None, None]:
     """The batches of `tickets`, in their order. Closing the iterator ends the workers.
 
     Worker processes start only where there is code of the user's to run: a plain gather is
@@ -40,13 +42,13 @@ def serve(fetch: Fetcher, tickets: Iterator[Ticket], workers: Workers) -> Iterat
     pin = workers.pin_memory and torch.accelerator.is_available()
     number = workers.number if fetch.runs_user_code or workers.init else 0
     if number == 0 and not pin:
-        return map(fetch, tickets)
+        return (fetch(ticket) for ticket in tickets)
     return _serve_elsewhere(fetch, tickets, workers, number=number, pin=pin)
 
 
 def _serve_elsewhere(
     fetch: Fetcher, tickets: Iterator[Ticket], workers: Workers, *, number: int, pin: bool
-) -> Iterator[Any]:
+) -> Generator[Any, None, None]:
     loader: torch_data.DataLoader[Any] = torch_data.DataLoader(
         _Served(fetch),
         batch_size=None,
