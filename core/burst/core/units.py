@@ -15,8 +15,8 @@ from typing import Annotated, Any
 
 from pydantic import BeforeValidator, WithJsonSchema
 
-_MINUTE, _HOUR, _DAY = 60.0, 3600.0, 86400.0
-_SECONDS = {"ms": 0.001, "s": 1.0, "m": _MINUTE, "min": _MINUTE, "h": _HOUR, "d": _DAY, "w": 7 * _DAY}
+_SECONDS = {"ms": 0.001, "s": 1.0, "m": 60.0, "min": 60.0,
+            "h": 3600.0, "d": 86400.0, "w": 604800.0}  # fmt: skip
 _NUMBER = r"(?:\d+(?:\.\d+)?|\.\d+)"
 _UNIT = "ms|min|s|m|h|d|w"
 _PART = rf"({_NUMBER})\s*({_UNIT})"
@@ -29,8 +29,6 @@ _TEN_THOUSAND_YEARS_S = 3.2e11
 _LARGEST_SIZE = 1 << 60
 
 DURATION_PATTERN = rf"^\s*{_NUMBER}\s*(({_UNIT})(\s*{_NUMBER}\s*({_UNIT}))*)?\s*$"
-    rf"^\s*{_NUMBER}\s*((ms|min|s|m|h|d|w)(\s*{_NUMBER}\s*(ms|min|s|m|h|d|w))*)?\s*$"
-)
 SIZE_PATTERN = rf"^\s*{_NUMBER}\s*[KMGTkmgt]?(i?[Bb]|i)?\s*$"
 
 
