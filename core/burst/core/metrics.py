@@ -1,0 +1,31 @@
+"""Reading metric chunks as one series, whatever attempts wrote them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from burst.core.model import MetricChunk, MetricRow
+
+
+def merge(chunks: Iterable[MetricChunk]) -> dict[str, list[MetricRow]]:
+    """The rows of each group by batches, as an uninterrupted trial would have reported them.
+
+    An attempt that was restored at `base` batches trains again what lies beyond `base`, so its
+    rows replace all that earlier attempts had reported there. Of two rows of one attempt at the
+    same batches the later one stands. Chunks may come in any order, and more than once.
+    """
+    groups: dict[str, list[MetricChunk]] = {}
+    for chunk in chunks:
+        groups.setdefault(chunk.group, []).append(chunk)
+    return {group: _merge_group(groups[group]) for group in sorted(groups)}
+
+
+def _merge_group(chunks: list[MetricChunk]) -> list[MetricRow]:
+    rows: dict[int, MetricRow] = {}
+    attempt = None
+    for chunk in sorted(chunks, key=lambda chunk: (chunk.attempt, chunk.seq)):
+        if chunk.attempt != attempt:
+            attempt = chunk.attempt
+            rows = {at: row for at, row in rows.items() if at <= chunk.base}
+        rows.update((row.batches, row) for row in chunk.rows)
+    return [rows[batches] for batches in sorted(rows)]
