@@ -6,6 +6,10 @@ from collections.abc import Iterable
 
 from burst.core.model import MetricChunk, MetricRow
 
+HARDWARE = "hardware"
+"""The group of samples that the agent takes by the clock. They tell of the machine, not of the
+training, so all of them stand, in the order of time."""
+
 
 def merge(chunks: Iterable[MetricChunk]) -> dict[str, list[MetricRow]]:
     """The rows of each group by batches, as an uninterrupted trial would have reported them.
@@ -21,9 +25,13 @@ def merge(chunks: Iterable[MetricChunk]) -> dict[str, list[MetricRow]]:
 
 
 def _merge_group(chunks: list[MetricChunk]) -> list[MetricRow]:
+    once = {(chunk.attempt, chunk.seq): chunk for chunk in chunks}
+    if chunks[0].group == HARDWARE:
+        samples = (row for key in sorted(once) for row in once[key].rows)
+        return sorted(samples, key=lambda row: row.at)
     rows: dict[int, MetricRow] = {}
     attempt = None
-    for chunk in sorted(chunks, key=lambda chunk: (chunk.attempt, chunk.seq)):
+    for chunk in (once[key] for key in sorted(once)):
         if chunk.attempt != attempt:
             attempt = chunk.attempt
             rows = {at: row for at, row in rows.items() if at <= chunk.base}
