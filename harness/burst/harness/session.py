@@ -1,0 +1,91 @@
+"""What a rank is connected to: its gang, the store, checkpoints, and whoever may ask it to stop."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import Any
+
+from burst.core.clock import Clock, SystemClock
+from burst.core.model import Event
+from burst.harness.agreement import Agreement, Alone
+from burst.harness.checkpoints.port import CheckpointEngine
+from burst.harness.distributed import DistributedContext, Place
+from burst.harness.progress import Progress
+from burst.harness.reporting import Reporter
+
+
+def _nobody() -> bool:
+    return False
+
+
+@dataclass
+class Session:
+    """One rank's connections. The defaults are those of a lone process outside any experiment."""
+
+    distributed: DistributedContext = field(default_factory=lambda: DistributedContext(Place()))
+    agreement: Agreement = field(default_factory=Alone)
+    progress: Progress = field(default_factory=Progress)
+    reporter: Reporter | None = None
+    """On rank 0, where there is a store."""
+    engine: CheckpointEngine | None = None
+    """Where there are checkpoints."""
+    asked: Callable[[], bool] = _nobody
+    """Whether this rank was asked to drain; looked at after every batch."""
+    clock: Clock = field(default_factory=SystemClock)
+    experiment: str = ""
+    trial: str = ""
+    grace: float = 600.0
+    """Seconds that leaving may take."""
+    restored: Callable[[str, int], Any] = lambda checkpoint, batches: None
+    """Told, on rank 0, of the checkpoint that training continues from."""
+
+    @property
+    def chief(self) -> bool:
+        return self.distributed.rank == 0
+
+    def report(self, group: str, batches: int, metrics: dict[str, float]) -> None:
+        """Report metrics that are already over all ranks; only rank 0 does anything."""
+        if not self.chief:
+            return
+        self.progress.reported(group, batches, metrics)
+        if self.reporter is not None:
+            self.reporter.report(group, batches, metrics)
+        else:
+            shown = "  ".join(f"{name} {value:.6g}" for name, value in metrics.items())
+            print(f"batch {batches}  {group}  {shown}", file=sys.stderr)
+
+    def warn(self, name: str, text: str, **data: Any) -> None:
+        """Say something once to people: on stderr, and as an event of the trial."""
+        if not self.chief:
+            return
+        print(f"Warning: {text}", file=sys.stderr, flush=True)
+        if self.reporter is not None:
+            self.reporter.event(
+                Event(
+                    subject=self.trial,
+                    experiment=self.experiment,
+                    name=name,
+                    text=text,
+                    at=self.clock.now(),
+                    data=data,
+                )
+            )
+
+    def flush(self, timeout: float) -> bool:
+        """Make all reports durable; the same answer on every rank. Collective."""
+        mine = self.reporter is None or self.reporter.flush(timeout)
+        return bool(self.distributed.broadcast(mine))
+
+    def close(self) -> None:
+        """Send what is left and let go of everything.
+
+        Raises:
+            Unreachable: the last metrics could not be stored.
+        """
+        if self.engine is not None:
+            self.engine.close()
+        self.agreement.close()
+        if self.reporter is not None:
+            self.reporter.close(self.grace)

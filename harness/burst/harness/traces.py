@@ -1,0 +1,60 @@
+"""A user's error as the user should see it: their own frames, without the harness above them."""
+
+from __future__ import annotations
+
+import traceback
+from pathlib import Path
+from types import TracebackType
+
+from burst.core.errors import BurstError
+from burst.core.model import Failure
+
+_OURS = str(Path(__file__).parent)
+_CHARACTERS = 20_000
+
+
+def failure_of(error: BaseException, rank: int, exit_code: int | None = None) -> Failure:
+    """The failure that an exception makes."""
+    return Failure(
+        kind=type(error).__name__,
+        message=str(error),
+        traceback=format_user_traceback(error),
+        rank=rank,
+        exit_code=exit_code,
+    )
+
+
+def format_user_traceback(error: BaseException) -> str:
+    """The traceback from the user's first frame on; for an error that burst itself explains and
+    no user frame leads to, only the explanation."""
+    first = _first_user_frame(error.__traceback__)
+    if first is None and isinstance(error, BurstError):
+        return f"{type(error).__name__}: {error}\n"
+    lines = traceback.format_exception(type(error), error, first or error.__traceback__)
+    return "".join(lines)[-_CHARACTERS:]
+
+
+def _first_user_frame(frame: TracebackType | None) -> TracebackType | None:
+    while frame is not None:
+        name = frame.tb_frame.f_code.co_filename
+        if not name.startswith((_OURS, "<frozen")):
+            return frame
+        frame = frame.tb_next
+    return None
+
+
+def failure_of_exit(status: int, log: Path, rank: int, lines: int = 40) -> Failure:
+    """The failure of a command that ended with `status` (negative: a signal's number)."""
+    from signal import Signals
+
+    tail = log.read_bytes()[-_CHARACTERS:].decode(errors="replace") if log.exists() else ""
+    kept = tail.splitlines()[-lines:]
+    kind = Signals(-status).name if status < 0 else f"exit {status}"
+    said = next((line.strip() for line in reversed(kept) if line.strip()), "")
+    return Failure(
+        kind=kind,
+        message=said or f"the command ended with {kind}",
+        traceback="\n".join(kept),
+        rank=rank,
+        exit_code=status,
+    )

@@ -1,0 +1,187 @@
+"""A trial's whole state, in the two halves that the checkpoint port knows.
+
+Taken at a batch boundary, after the learning-rate schedulers have stepped. Gradients that are
+accumulated but not yet applied are part of it, so that any boundary will do, also one in the
+middle of an accumulation: a drain never has to wait for the end of one.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+from torch import nn
+
+from burst.harness.checkpoints import rng
+from burst.harness.data.port import BatchSource
+from burst.harness.errors import TrialError
+from burst.harness.trial import optimizer_state
+from burst.harness.trial.callbacks import PyTorchCallback
+from burst.harness.trial.context import PyTorchTrialContext
+from burst.harness.trial.metrics import TrainingMetrics
+
+
+@dataclass
+class TrialState:
+    """The living parts that a checkpoint is taken from and put back into."""
+
+    context: PyTorchTrialContext
+    callbacks: Mapping[str, PyTorchCallback]
+    metrics: TrainingMetrics
+    source: BatchSource
+
+    def shared(self) -> dict[str, Any]:
+        """What every rank holds alike."""
+        context = self.context
+        return {
+            "models": [model.state_dict() for model in context.models],
+            "modes": [_modes(model) for model in context.models],
+            "optimizers": [optimizer_state.capture(w.optimizer) for w in context.optimizers],
+            "steps": [wrapped.steps for wrapped in context.optimizers],
+            "lr_schedulers": [s.scheduler.state_dict() for s, _ in context.schedulers],
+            "scalers": [scaler.state_dict() for scaler in context.scalers],
+            "callbacks": {name: each.state_dict() for name, each in self.callbacks.items()},
+            "batch": context.batch,
+        }
+
+    def own(self) -> dict[str, Any]:
+        """What this rank alone holds. The random states are taken last."""
+        context = self.context
+        rank = context.distributed.rank
+        return {
+            "gradients": [_gradients(model) for model in context.models],
+            "buffers": [_buffers(model, everything=rank > 0) for model in context.models],
+            "metrics": self.metrics.state(),
+            "reducers": [wrapped.reducer.state_dict() for wrapped in context.reducers],
+            "source": self.source.state(),
+            "stop_requested": context.stop_requested,
+            "rng": rng.capture(),
+        }
+
+    def load_shared(self, state: Mapping[str, Any]) -> None:
+        """Put back the half that all ranks hold alike.
+
+        Raises:
+            TrialError: if the trial's code no longer makes what was saved.
+        """
+        context = self.context
+        _same_number("models", state["models"], len(context.models))
+        _same_number("optimizers", state["optimizers"], len(context.optimizers))
+        _same_number("learning-rate schedulers", state["lr_schedulers"], len(context.schedulers))
+        _same_number("gradient scalers", state["scalers"], len(context.scalers))
+        for model, saved, modes in zip(
+            context.models, state["models"], state["modes"], strict=True
+        ):
+            load_model(model, saved)
+            _set_modes(model, modes)
+        for wrapped, saved, steps in zip(
+            context.optimizers, state["optimizers"], state["steps"], strict=True
+        ):
+            optimizer_state.restore(wrapped.optimizer, saved)
+            wrapped.steps = steps
+        for (scheduler, _), saved in zip(context.schedulers, state["lr_schedulers"], strict=True):
+            scheduler.scheduler.load_state_dict(saved)
+        for scaler, saved in zip(context.scalers, state["scalers"], strict=True):
+            if saved and scaler.is_enabled():
+                scaler.load_state_dict(saved)
+        for name, callback in self.callbacks.items():
+            if name in state["callbacks"]:
+                callback.load_state_dict(state["callbacks"][name])
+        context.batch = context.initial_batch = state["batch"]
+        context.stop_requested = state["stop_requested"]
+
+    def load_own(self, state: Mapping[str, Any]) -> None:
+        """Put back this rank's half, but for the random states, which come last of all."""
+        context = self.context
+        for model, gradients, buffers in zip(
+            context.models, state["gradients"], state["buffers"], strict=True
+        ):
+            _set_buffers(model, buffers)
+            _set_gradients(model, gradients)
+        self.metrics.load_state(state["metrics"])
+        for wrapped, saved in zip(context.reducers, state["reducers"], strict=True):
+            wrapped.reducer.load_state_dict(saved)
+        context.stop_requested = state["stop_requested"]
+        if state["source"] is not None:
+            self.source.load_state(state["source"])
+
+
+def load_model(model: nn.Module, saved: Mapping[str, Any]) -> None:
+    """Put a model's parameters and buffers back.
+
+    Raises:
+        TrialError: if the model is another one than was saved.
+    """
+    try:
+        model.load_state_dict(saved, strict=True)
+    except RuntimeError as error:
+        raise TrialError(
+            f"the checkpoint does not fit the model {type(model).__name__}",
+            why=str(error),
+            mend="the code or the hyperparameters changed: start a new trial",
+        ) from None
+
+
+def _same_number(what: str, saved: list[Any], now: int) -> None:
+    if len(saved) != now:
+        raise TrialError(
+            f"the checkpoint holds {len(saved)} {what} and the trial wrapped {now}",
+            mend="the trial has to wrap the same as when the checkpoint was written",
+        )
+
+
+def _modes(model: nn.Module) -> dict[str, list[str]]:
+    return {
+        "evaluating": [name for name, module in model.named_modules() if not module.training],
+        "frozen": [name for name, p in model.named_parameters() if not p.requires_grad],
+    }
+
+
+def _set_modes(model: nn.Module, modes: Mapping[str, list[str]]) -> None:
+    evaluating, frozen = set(modes["evaluating"]), set(modes["frozen"])
+    for name, module in model.named_modules():
+        module.training = name not in evaluating
+    for name, parameter in model.named_parameters():
+        if parameter.requires_grad == (name in frozen):
+            parameter.requires_grad_(name not in frozen)
+
+
+def _gradients(model: nn.Module) -> dict[str, torch.Tensor]:
+    return {name: p.grad for name, p in model.named_parameters() if p.grad is not None}
+
+
+def _set_gradients(model: nn.Module, gradients: Mapping[str, torch.Tensor]) -> None:
+    for name, parameter in model.named_parameters():
+        gradient = gradients.get(name)
+        parameter.grad = None if gradient is None else gradient.to(parameter.device)
+
+
+def _buffers(model: nn.Module, everything: bool) -> dict[str, torch.Tensor]:
+    """Buffers that the model's own state leaves out; on ranks beyond the first, all of them,
+    because theirs may differ from the saved rank 0's in the middle of an accumulation."""
+    kept = set(model.state_dict(keep_vars=True))
+    return {
+        name: buffer for name, buffer in model.named_buffers() if everything or name not in kept
+    }
+
+
+def _set_buffers(model: nn.Module, buffers: Mapping[str, torch.Tensor]) -> None:
+    for path, module in _owners(model, buffers):
+        name = path.rpartition(".")[2]
+        live = module._buffers.get(name)
+        saved = buffers[path]
+        if live is not None and live.shape == saved.shape and live.dtype == saved.dtype:
+            with torch.no_grad():
+                live.copy_(saved)
+        else:
+            module._buffers[name] = saved if live is None else saved.to(live.device)
+
+
+def _owners(model: nn.Module, names: Mapping[str, Any]) -> Iterator[tuple[str, nn.Module]]:
+    modules = dict(model.named_modules())
+    for path in names:
+        owner = modules.get(path.rpartition(".")[0])
+        if owner is not None:
+            yield path, owner
