@@ -6,20 +6,28 @@ Layout under the blobs that hold it:
     checkpoints/<trial>/<checkpoint>/<sha256>.json          everything else
     checkpoints/<trial>/<checkpoint>/manifest.json          this, last
 
-No file is a pickle, so reading a checkpoint runs no code.
+A file whose bytes an earlier checkpoint has written already is not written again: the manifest
+names it in the folder where it lies. No file is a pickle, so reading a checkpoint runs no code.
 """
 
 from __future__ import annotations
 
+import hashlib
+import json
 from collections.abc import Mapping
 from typing import Literal
 
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
+from burst.core.errors import BurstError
 from burst.core.model import Json, Lengths
 
 FORMAT = 1
 """Grows when an older burst could not read what a newer one writes."""
+
+
+class Damaged(BurstError):
+    """What a checkpoint is made of is missing, or is not what was written."""
 
 
 class FileEntry(BaseModel):
@@ -28,7 +36,7 @@ class FileEntry(BaseModel):
     model_config = ConfigDict(frozen=True, extra="forbid")
 
     key: str
-    """Relative to the folder of the manifest."""
+    """In the blobs that hold the manifest."""
     size: int
     sha256: str
     role: Literal["tensors", "state"]
@@ -60,16 +68,59 @@ class Manifest(BaseModel):
 
     @property
     def files(self) -> tuple[FileEntry, ...]:
-        return (self.shared, *self.own, *self.tensors)
+        """Every file once, though several ranks may hold the same bytes."""
+        return tuple({e.key: e for e in (self.shared, *self.own, *self.tensors)}.values())
 
     @property
     def size(self) -> int:
         return sum(entry.size for entry in self.files)
 
+    def encode(self) -> bytes:
+        """The bytes to write: JSON that people can read, sealed with its own SHA-256, so that a
+        changed digit does not pass for another number of batches."""
+        table = json.loads(self.model_dump_json())
+        return json.dumps({**table, "seal": _seal(table)}, indent=1).encode()
+
+    @classmethod
+    def decode(cls, data: bytes) -> Manifest:
+        """
+        Raises:
+            Damaged: if these are not bytes that `encode` has made.
+            BurstError: if a newer burst has made them.
+        """
+        try:
+            table = json.loads(data)
+            seal = table.pop("seal")
+            newer = table["format"] > FORMAT
+        except (ValueError, KeyError, TypeError, AttributeError) as error:
+            raise Damaged("the manifest is not one", why=f"{error}") from error
+        if seal != _seal(table):
+            raise Damaged("the manifest is not what was written", why="its seal does not fit it")
+        if newer:
+            raise BurstError(
+                f"checkpoint {table.get('id')} has format {table['format']}",
+                why=f"this burst reads formats up to {FORMAT}",
+                mend="use the burst that wrote it, or a newer one",
+            )
+        try:
+            return cls.model_validate(table)
+        except ValidationError as error:
+            raise Damaged("the manifest is not one", why=str(error)) from error
+
+
+def _seal(table: Mapping[str, Json]) -> str:
+    canonical = json.dumps(table, sort_keys=True, separators=(",", ":"))
+    return hashlib.sha256(canonical.encode()).hexdigest()
+
+
+def trial_folder(trial: str) -> str:
+    """The key prefix of all checkpoints of a trial, with a slash at its end."""
+    return f"checkpoints/{trial}/"
+
 
 def folder(trial: str, checkpoint: str) -> str:
     """The key prefix of one checkpoint, without a slash at its end."""
-    return f"checkpoints/{trial}/{checkpoint}"
+    return f"{trial_folder(trial)}{checkpoint}"
 
 
 def manifest_key(trial: str, checkpoint: str) -> str:

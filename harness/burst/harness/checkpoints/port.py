@@ -41,6 +41,8 @@ class Restored:
     done: Lengths
     ranks: int
     envelope: Mapping[str, Any]
+    warm: bool = False
+    """Whether it is another trial's, given as a start: then its progress is not this trial's."""
 
 
 class CheckpointEngine(Protocol):

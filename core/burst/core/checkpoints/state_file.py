@@ -1,0 +1,84 @@
+"""The JSON file of one half of a state: the tree, and where the bytes of its tensors lie.
+
+The tree is plain JSON but for marks, `{"$": [kind, ...]}`, which the harness makes and understands
+(`burst.harness.checkpoints.tree`). Here it is read only as far as moving tensors needs.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+from pydantic import BaseModel, ConfigDict, ValidationError
+
+from burst.core.checkpoints.manifest import Damaged
+from burst.core.model import Json
+
+
+class TensorRef(BaseModel):
+    """One tensor of a tree."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    name: str
+    dtype: str
+    """As torch names it."""
+    shape: tuple[int, ...]
+    stride: tuple[int, ...] | None = None
+    """To restore with, where it was dense and not contiguous; its bytes are in C order always."""
+    pieces: tuple[tuple[int, str, int], ...]
+    """Of each piece, in order: the file (an index into `files`), the name in it, and the first
+    element of the tensor that it holds."""
+
+
+class StateFile(BaseModel):
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    tree: Json
+    files: tuple[str, ...]
+    """SHA-256 of the safetensors files; the manifest knows their keys."""
+    tensors: tuple[TensorRef, ...]
+    """The tree's tensor marks hold an index into these."""
+
+    def encode(self) -> bytes:
+        return self.model_dump_json(exclude_none=True).encode()
+
+    @classmethod
+    def decode(cls, data: bytes) -> StateFile:
+        """
+        Raises:
+            Damaged: if these are not bytes of such a file.
+        """
+        try:
+            return cls.model_validate_json(data)
+        except ValidationError as error:
+            raise Damaged("a state file is not one", why=str(error)) from error
+
+
+def state_dicts(tree: Json) -> list[dict[str, int]]:
+    """The models of a shared tree (`tree.models`), each as parameter name → tensor index.
+
+    Names are those of the model's `state_dict`; what is no tensor (extra state) is left out.
+    """
+    models = tree.get("models") if isinstance(tree, dict) else None
+    return [dict(_tensors(model, "")) for model in models] if isinstance(models, list) else []
+
+
+def _tensors(node: Json, name: str) -> Iterator[tuple[str, int]]:
+    kind, parts = _mark(node)
+    if kind in ("tensor", "parameter"):
+        yield name, parts[0]
+        return
+    items: Any = ()
+    if kind in ("ordered", "dict"):
+        items = parts[0]
+    elif isinstance(node, dict) and kind is None:
+        items = node.items()
+    for key, item in items:
+        yield from _tensors(item, f"{name}.{key}" if name else str(key))
+
+
+def _mark(node: Json) -> tuple[str | None, list[Json]]:
+    if isinstance(node, dict) and isinstance(node.get("$"), list):
+        return node["$"][0], node["$"][1:]
+    return None, []

@@ -1,0 +1,140 @@
+"""Is a checkpoint what was written? Every file's size and SHA-256, without torch."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from burst.core.blobs import open_blobs
+from burst.core.blobs.port import Blobs
+from burst.core.checkpoints.manifest import Damaged, FileEntry, Manifest
+from burst.core.errors import NotFound, Unreachable
+from burst.core.model import Checkpoint
+
+
+@dataclass(frozen=True)
+class Problem:
+    key: str
+    text: str
+
+
+@dataclass(frozen=True)
+class Report:
+    """What a verification has read, and what was wrong with it."""
+
+    checkpoint: str
+    files: int
+    """Files looked at, the manifest included."""
+    size: int
+    """Bytes read and hashed."""
+    problems: tuple[Problem, ...]
+
+    @property
+    def good(self) -> bool:
+        return not self.problems
+
+
+def verify(
+    blobs: Blobs,
+    checkpoint: Checkpoint | Manifest,
+    progress: Callable[[int], None] | None = None,
+) -> Report:
+    """Read every file of a checkpoint. Changes nothing, and does not stop at the first problem.
+
+    Args:
+        progress: called with the bytes read since the last call.
+
+    Raises:
+        Unreachable: if the blobs did not answer; that says nothing about the checkpoint.
+        BurstError: if a newer burst wrote it.
+    """
+    blobs = home(blobs, checkpoint)
+    try:
+        manifest = checkpoint if isinstance(checkpoint, Manifest) else read(blobs, checkpoint)
+    except Damaged as error:
+        key = checkpoint.manifest if isinstance(checkpoint, Checkpoint) else ""
+        return Report(checkpoint.id, 1, 0, (Problem(key, _text(error)),))
+    problems = []
+    size = 0
+    for entry in manifest.files:
+        try:
+            size += len(fetch(blobs, entry))
+        except Damaged as error:
+            problems.append(Problem(entry.key, _text(error)))
+        if progress:
+            progress(entry.size)
+    return Report(manifest.id, 1 + len(manifest.files), size, tuple(problems))
+
+
+def home(blobs: Blobs, checkpoint: Checkpoint | Manifest) -> Blobs:
+    """The blobs that hold a checkpoint: `blobs`, unless its record names others."""
+    if isinstance(checkpoint, Manifest) or checkpoint.url == blobs.url:
+        return blobs
+    return open_blobs(checkpoint.url)
+
+
+def read(blobs: Blobs, record: Checkpoint) -> Manifest:
+    """The manifest of a checkpoint.
+
+    Raises:
+        Damaged: if it is missing or is not that checkpoint's.
+        BurstError: if a newer burst wrote it.
+        Unreachable: if the blobs did not answer.
+    """
+    try:
+        manifest = Manifest.decode(blobs.get(record.manifest))
+    except NotFound as error:
+        raise Damaged(f"{record.manifest} is missing") from error
+    if manifest.id != record.id:
+        raise Damaged(f"{record.manifest} is of another checkpoint", why=manifest.id)
+    return manifest
+
+
+def fetch(blobs: Blobs, entry: FileEntry, buffer: bytearray | None = None) -> memoryview:
+    """A file's bytes, verified; they lie in `buffer` if one is given, and it is large enough.
+
+    Raises:
+        Damaged: if it is missing or is not what was written.
+        Unreachable: if the blobs did not answer.
+    """
+    try:
+        data = _read(blobs, entry, buffer)
+    except NotFound as error:
+        raise Damaged(f"{entry.key} is missing") from error
+    if len(data) != entry.size:
+        raise Damaged(
+            f"{entry.key} has another size than was written",
+            why=f"{len(data)} bytes where {entry.size} were written",
+        )
+    if hashlib.sha256(data).hexdigest() != entry.sha256:
+        raise Damaged(
+            f"{entry.key} holds other bytes than were written", why="its SHA-256 is another"
+        )
+    return data
+
+
+def _read(blobs: Blobs, entry: FileEntry, buffer: bytearray | None) -> memoryview:
+    path = blobs.local_path(entry.key) if buffer is not None else None
+    if buffer is None or len(buffer) <= entry.size:
+        return memoryview(blobs.get(entry.key))
+    view = memoryview(buffer)
+    if path is None:
+        data = blobs.get(entry.key)
+        size = min(len(data), len(buffer))
+        view[:size] = memoryview(data)[:size]
+        return view[:size]
+    try:
+        with path.open("rb", buffering=0) as file:
+            size = 0
+            while count := file.readinto(view[size:]):
+                size += count
+            return view[:size]
+    except FileNotFoundError as error:
+        raise NotFound(f"there is no {path}") from error
+    except OSError as error:
+        raise Unreachable(f"cannot read {path}", why=error.strerror or str(error)) from error
+
+
+def _text(error: Damaged) -> str:
+    return f"{error.what}: {error.why}" if error.why else error.what

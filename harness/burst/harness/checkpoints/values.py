@@ -1,0 +1,153 @@
+"""Tensors and arrays as bytes of known types: what can be stored, and under which name.
+
+Every dtype of torch whose elements are whole bytes has a place in safetensors, some of them under
+an assumed one (complex128 as pairs of F64); the skeleton remembers which it was.
+"""
+
+from __future__ import annotations
+
+import sys
+from typing import Any
+
+import numpy as np
+import torch
+
+from burst.core.model import Json
+
+_STORED: dict[torch.dtype, tuple[str, int]] = {
+    torch.bool: ("BOOL", 1),
+    torch.uint8: ("U8", 1),
+    torch.int8: ("I8", 1),
+    torch.uint16: ("U16", 1),
+    torch.int16: ("I16", 1),
+    torch.uint32: ("U32", 1),
+    torch.int32: ("I32", 1),
+    torch.uint64: ("U64", 1),
+    torch.int64: ("I64", 1),
+    torch.float16: ("F16", 1),
+    torch.bfloat16: ("BF16", 1),
+    torch.float32: ("F32", 1),
+    torch.float64: ("F64", 1),
+    torch.complex32: ("F16", 2),
+    torch.complex64: ("C64", 1),
+    torch.complex128: ("F64", 2),
+    torch.float8_e4m3fn: ("F8_E4M3", 1),
+    torch.float8_e5m2: ("F8_E5M2", 1),
+    torch.float8_e8m0fnu: ("F8_E8M0", 1),
+    torch.float8_e4m3fnuz: ("U8", 1),
+    torch.float8_e5m2fnuz: ("U8", 1),
+    torch.float4_e2m1fn_x2: ("U8", 1),
+}
+"""The safetensors type and how many of it make one element."""
+
+_CARRIERS = {torch.float4_e2m1fn_x2: torch.uint8, torch.complex32: torch.int32}
+
+
+class Unrepresentable(Exception):
+    """Why a value cannot be stored, in words."""
+
+
+def dtype_of(name: str) -> torch.dtype:
+    """The dtype that torch calls `name`.
+
+    Raises:
+        ValueError: if it has none of that name.
+    """
+    found = getattr(torch, name, None)
+    if not isinstance(found, torch.dtype):
+        raise ValueError(f"torch {torch.__version__} has no dtype {name!r}")
+    return found
+
+
+def carrier_of(dtype: torch.dtype) -> torch.dtype:
+    """The dtype to copy elements of `dtype` as: itself, where torch can make and copy it."""
+    return _CARRIERS.get(dtype, dtype)
+
+
+def stored_as(tensor: torch.Tensor) -> tuple[str, tuple[int, ...]]:
+    """The dtype and the shape that the safetensors header gives for `tensor`."""
+    name, width = _STORED[tensor.dtype]
+    return name, tuple(tensor.shape) if width == 1 else (*tensor.shape, width)
+
+
+def check_tensor(tensor: torch.Tensor) -> None:
+    """
+    Raises:
+        Unrepresentable: for a layout or dtype that no file here can hold.
+    """
+    if tensor.layout is not torch.strided:
+        raise Unrepresentable(f"its layout is {tensor.layout}; `to_dense()` makes it plain")
+    if tensor.is_meta:
+        raise Unrepresentable("it is on the meta device and has no values")
+    if tensor.dtype not in _STORED:
+        raise Unrepresentable(f"its dtype is {tensor.dtype}")
+
+
+def memory_of(tensor: torch.Tensor) -> Any:
+    """What two tensors have equal if they are the same view of the same memory; None if the
+    tensor has no memory."""
+    if tensor.numel() == 0:
+        return None
+    bits = (tensor.is_conj(), tensor.is_neg())
+    place = (tensor.device, tensor.data_ptr(), tensor.dtype)
+    return (*place, tuple(tensor.shape), tensor.stride(), *bits)
+
+
+def stride_of(tensor: torch.Tensor) -> tuple[int, ...] | None:
+    """The strides to restore with: of a dense tensor whose dimensions are permuted
+    (channels_last, a transpose), so that kernels see the memory they saw; else None."""
+    if tensor.is_contiguous():
+        return None
+    alike = torch.empty_like(tensor, device="meta", memory_format=torch.preserve_format)
+    return tensor.stride() if alike.stride() == tensor.stride() else None
+
+
+def pack_array(array: np.ndarray[Any, Any]) -> tuple[torch.Tensor, tuple[Json, ...]]:
+    """An array's bytes, shared with it where possible, and what `unpack_array` needs besides.
+
+    Raises:
+        Unrepresentable: for arrays of objects and of structures.
+    """
+    name = _dtype_name(array.dtype)
+    order = "C" if array.flags.c_contiguous or not array.flags.f_contiguous else "F"
+    facts = (name, list(array.shape), order)
+    if array.nbytes == 0:
+        return torch.empty(0, dtype=torch.uint8), facts
+    flat = np.ravel(array, order=order).view(np.uint8)  # type: ignore[call-overload]
+    return torch.from_numpy(flat if flat.flags.writeable else flat.copy()), facts
+
+
+def unpack_array(tensor: torch.Tensor, name: str, shape: list[int], order: Any) -> Any:
+    dtype = np.dtype(name)
+    if tensor.numel() == 0:
+        return np.empty(shape, dtype, order=order)
+    return tensor.numpy().view(dtype).reshape(shape, order=order)
+
+
+def pack_scalar(scalar: np.generic) -> tuple[str, str]:
+    """A NumPy scalar's dtype and its bytes in hexadecimal.
+
+    Raises:
+        Unrepresentable: as for arrays.
+    """
+    return _dtype_name(scalar.dtype), scalar.tobytes().hex()
+
+
+def unpack_scalar(name: str, digits: str) -> Any:
+    dtype = np.dtype(name)
+    if dtype.itemsize == 0:
+        return dtype.type()
+    return np.frombuffer(bytes.fromhex(digits), dtype)[0]
+
+
+def _dtype_name(dtype: np.dtype[Any]) -> str:
+    name = dtype.str
+    if name[0] == "=":
+        name = ("<" if sys.byteorder == "little" else ">") + name[1:]
+    try:
+        known = np.dtype(name) == dtype and not dtype.hasobject and dtype.names is None
+    except TypeError:
+        known = False
+    if not known:
+        raise Unrepresentable(f"its dtype is {dtype}")
+    return name
