@@ -16,6 +16,7 @@ from typing import Any, Protocol
 
 import numpy as np
 import pyarrow as pa
+from numpy.lib.stride_tricks import as_strided
 from numpy.typing import NDArray
 
 from burst.harness.data.errors import DataError
@@ -63,8 +64,20 @@ class PlainColumn:
         self._values, bases = _seen_as_one(buffers, dtype)
         self._bases = bases + _offsets(chunks)
 
+        self._windows = (0, self._values[None])
+
     def take(self, chunk: Chunk, local: Numbers) -> NDArray[Any]:
         return self._values.take(self._bases[chunk] + local)
+
+    def take_runs(self, chunk: Chunk, first: Numbers, length: int) -> NDArray[Any]:
+        """`length` values from each place on. Reads a row as one piece, which is what a cold
+        cache wants: twice as fast as taking the values one by one."""
+        if self._windows[0] != length:
+            shape = (max(self._values.size - length + 1, 0), length)
+            strides = self._values.strides * 2
+            self._windows = (length, as_strided(self._values, shape, strides, writeable=False))
+        rows: NDArray[Any] = self._windows[1][self._bases[chunk] + first]
+        return rows
 
 
 class BoolColumn:
@@ -86,13 +99,12 @@ class FixedListColumn:
 
     def __init__(self, chunks: list[pa.Array]) -> None:
         self._length = chunks[0].type.list_size
-        self._within = np.arange(self._length, dtype=np.int64)
         self._bases = _offsets(chunks)
         self._values = column_of([chunk.values for chunk in chunks])
 
     def take(self, chunk: Chunk, local: Numbers) -> NDArray[Any]:
         first = (self._bases[chunk] + local) * self._length
-        return self._values.take(_deeper(chunk), first[..., None] + self._within)
+        return _runs(self._values, chunk, first, self._length)
 
 
 class ListColumn:
@@ -112,8 +124,7 @@ class ListColumn:
         length = int(lengths.flat[0]) if lengths.size else 0
         if (lengths != length).any():
             raise Ragged(self._name, lengths)
-        within = np.arange(length, dtype=np.int64)
-        return self._values.take(_deeper(chunk), starts[..., None] + within)
+        return _runs(self._values, chunk, starts, length)
 
     def take_padded(self, chunk: Chunk, local: Numbers, fill: float) -> NDArray[Any]:
         """Rows of the longest list's length, filled up with `fill`."""
@@ -216,5 +227,9 @@ def _offsets(chunks: list[pa.Array]) -> Numbers:
     return np.array([chunk.offset for chunk in chunks], np.int64)
 
 
-def _deeper(chunk: Chunk) -> Chunk:
-    return chunk if isinstance(chunk, int) else chunk[..., None]
+def _runs(values: Column, chunk: Chunk, first: Numbers, length: int) -> NDArray[Any]:
+    """`length` values from each place on, in one more dimension."""
+    if length and isinstance(values, PlainColumn):
+        return values.take_runs(chunk, first, length)
+    deeper = chunk if isinstance(chunk, int) else chunk[..., None]
+    return values.take(deeper, first[..., None] + np.arange(length, dtype=np.int64))

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Generator, Iterable
+from functools import partial
+from itertools import islice
 from typing import Any
 
 import torch
-import torch.utils.data as torch_data
 
+from burst.harness.data.checks import check_arguments, check_stream, is_stream, length_of
 from burst.harness.data.errors import DataError
 from burst.harness.data.fetch import Collate, Fetcher
 from burst.harness.data.order import (
@@ -20,8 +22,10 @@ from burst.harness.data.order import (
 )
 from burst.harness.data.port import BatchSource
 from burst.harness.data.randomness import derive
-from burst.harness.data.source import MapSource
-from burst.harness.data.workers import Workers, serve
+from burst.harness.data.samplers import SampledDeal, SampledOrder
+from burst.harness.data.source import MapSource, StreamSource
+from burst.harness.data.stream import OnePass, Place, Share, Stream, StreamReader
+from burst.harness.data.workers import Workers, read, serve
 
 
 class DataLoader:
@@ -29,8 +33,9 @@ class DataLoader:
 
     `batch_size` is one rank's: a global batch holds `batch_size * ranks` rows. The order of rows
     depends on the seed and the epoch only; workers and pinning change how fast batches come,
-    never which ones, and `persistent_workers` is always so: a training source starts its workers
-    once and crosses epochs with them. `generator` gives plain iteration its seed.
+    never which ones, and workers are always persistent: a training source starts them once and
+    crosses epochs with them. `generator` gives plain iteration its seed. `collate_fn` is given a
+    list of rows, as torch's; left out, rows are stacked into tensors.
 
     Iterated plainly, as in a script, it is a loader of one rank that goes through one epoch; the
     next iteration is the next epoch (`set_epoch` names it). Nothing is drawn from, and nothing is
@@ -71,7 +76,11 @@ class DataLoader:
         self.drop_last = drop_last
         self.generator = generator
         self._epoch = 0
-        self._check()
+        check_arguments(self)
+        self._stream: Stream | None = None
+        if is_stream(dataset):
+            check_stream(self)
+            self._stream = Stream(dataset)
         self._workers = Workers(
             number=num_workers,
             pin_memory=pin_memory,
@@ -82,13 +91,21 @@ class DataLoader:
         )
 
     def __len__(self) -> int:
-        """Batches in an epoch of one rank."""
-        return self._deal(Sequential(self._rows()), 0, 1).batches_per_epoch
+        """Batches in an epoch of one rank.
+
+        Raises:
+            TypeError: for a stream, as of everything without a length.
+        """
+        if self._stream:
+            raise TypeError("a stream has no length")
+        return self._deal(0).batches_per_epoch
 
     def __iter__(self) -> Generator[Any, None, None]:
         seed = (self.generator or torch.default_generator).initial_seed()
         epoch, self._epoch = self._epoch, self._epoch + 1
-        deal = self._deal(self._order(seed), 0, 1)
+        if self._stream:
+            return self._pass(self._stream, seed, epoch)
+        deal = self._deal(seed)
         tickets = (deal.ticket(epoch, batch) for batch in range(deal.batches_per_epoch))
         return serve(self._fetcher(seed), tickets, self._workers)
 
@@ -98,60 +115,92 @@ class DataLoader:
 
     def training_source(self, *, seed: int, rank: int, ranks: int) -> BatchSource:
         """This rank's batches for the training loop, enterable at any global batch."""
-        deal = self._deal(self._order(seed), rank, ranks)
-        identity = {
-            "rows": self._rows(),
-            "seed": seed,
-            "shuffle": self.shuffle,
-            "records_per_batch": deal.records_per_batch,
-            "drop_last": self.drop_last,
-            "data": getattr(self.dataset, "_fingerprint", type(self.dataset).__qualname__),
-        }
+        if self._stream:
+            return self._stream_source(self._stream, seed, rank, ranks)
+        deal = self._deal(seed, rank, ranks)
+        identity = self._identity(seed, deal.records_per_batch)
         return MapSource(deal, self._fetcher(seed), self._workers, identity)
 
     def evaluation_batches(
         self, *, seed: int, rank: int, ranks: int
     ) -> Generator[Any, None, None]:
-        """One pass in the dataset's own order, without duplicates: the batches of a single rank,
-        dealt to the ranks in turn, so some ranks may get one batch less (or none). Randomness in
-        the dataset is the same in every evaluation. Close the iterator to end it early."""
-        deal = self._deal(Sequential(self._rows()), 0, 1)
-        fetch = self._fetcher(derive(seed, "evaluation"))
-        return serve(fetch, evaluation_tickets(deal, rank, ranks), self._workers)
+        """One pass without duplicates, in the sampler's order if there is one and else in the
+        dataset's own: the batches of a single rank, dealt to the ranks in turn, so that a batch
+        is the same for any number of ranks, and some ranks may get one batch less (or none).
+        Randomness in the dataset is the same in every evaluation. Close it to end it early."""
+        seed = derive(seed, "evaluation")
+        if self._stream:
+            return self._pass(self._stream, seed, 0, rank, ranks)
+        deal = self._deal(seed, shuffle=False)
+        return serve(self._fetcher(seed), evaluation_tickets(deal, rank, ranks), self._workers)
 
-    def _order(self, seed: int) -> Order:
-        return Shuffled(self._rows(), seed) if self.shuffle else Sequential(self._rows())
-
-    def _deal(self, order: Order, rank: int, ranks: int) -> Deal:
-        deal = RowDeal(
-            order,
-            batch_size=self.batch_size or 1,
-            rank=rank,
-            ranks=ranks,
-            drop_last=self.drop_last,
-        )
+    def _deal(
+        self, seed: int, rank: int = 0, ranks: int = 1, *, shuffle: bool | None = None
+    ) -> Deal:
+        if self.batch_sampler is not None:
+            size = length_of(self.dataset)
+            deal: Deal = SampledDeal(self.batch_sampler, size, seed=seed, rank=rank, ranks=ranks)
+        else:
+            deal = RowDeal(
+                self._order(seed, self.shuffle if shuffle is None else shuffle),
+                batch_size=self.batch_size or 1,
+                rank=rank,
+                ranks=ranks,
+                drop_last=self.drop_last,
+            )
         if deal.batches_per_epoch == 0:
             raise DataError(
-                f"{order.size} rows give no batch of {deal.records_per_batch}",
-                why="drop_last=True drops the only batch of an epoch, which is not whole",
+                f"an epoch has no batch of {deal.records_per_batch} rows",
+                why="the sampler is empty, or the dataset has fewer rows than a global batch "
+                f"(batch_size × {ranks} ranks) and drop_last=True drops what is not whole",
                 mend="use a smaller batch_size, or drop_last=False",
             )
         return deal
 
+    def _order(self, seed: int, shuffle: bool) -> Order:
+        size = length_of(self.dataset)
+        if self.sampler is not None:
+            return SampledOrder(self.sampler, size, seed)
+        return Shuffled(size, seed) if shuffle else Sequential(size)
+
     def _fetcher(self, seed: int) -> Fetcher:
         return Fetcher(self.dataset, self.collate_fn, seed=seed, single=self.batch_size is None)
 
-    def _rows(self) -> int:
-        return len(self.dataset)
+    def _stream_source(self, stream: Stream, seed: int, rank: int, ranks: int) -> BatchSource:
+        size = self.batch_size or 1
+        if stream.is_split:
+            share = Share(size, drop_last=self.drop_last)
+        else:
+            share = Share(size, rank, ranks, self.drop_last)
+        identity = self._identity(seed, size * ranks)
+        identity["split"] = ranks if stream.is_split else None
+        return StreamSource(partial(self._reader, stream, seed, share), self._workers, identity)
 
-    def _check(self) -> None:
-        if self.batch_size is not None and self.batch_size <= 0:
-            raise DataError(f"batch_size is {self.batch_size}", mend="give 1 or more rows")
-        if self.num_workers < 0:
-            raise DataError(f"num_workers is {self.num_workers}", mend="give 0 or more processes")
-        if not hasattr(self.dataset, "__len__") or isinstance(
-            self.dataset, torch_data.IterableDataset
-        ):
-            raise DataError("the dataset has no length", mend="give it a __len__")
-        if self._rows() == 0:
-            raise DataError("the dataset is empty", mend="look at how it is loaded or filtered")
+    def _reader(self, stream: Stream, seed: int, share: Share, start: Place) -> StreamReader:
+        return StreamReader(stream, self.collate_fn, share, seed=seed, start=start)
+
+    def _pass(
+        self, stream: Stream, seed: int, epoch: int, rank: int = 0, ranks: int = 1
+    ) -> Generator[Any, None, None]:
+        if stream.is_split:
+            rank, ranks = 0, 1
+        share = Share(self.batch_size or 1, drop_last=self.drop_last)
+        pairs = read(OnePass(self._reader(stream, seed, share, Place(epoch=epoch))), self._workers)
+        try:
+            yield from (batch for batch, _ in islice(pairs, rank, None, ranks))
+        finally:
+            pairs.close()
+
+    def _identity(self, seed: int, records_per_batch: int) -> dict[str, Any]:
+        own = getattr(self.dataset, "_fingerprint", None)
+        kind = type(self.dataset)
+        samplers = (self.sampler, self.batch_sampler)
+        return {
+            "data": own or f"{kind.__module__}.{kind.__qualname__}",
+            "rows": None if self._stream else length_of(self.dataset),
+            "seed": seed,
+            "shuffle": self.shuffle,
+            "samplers": [type(s).__qualname__ for s in samplers if s is not None],
+            "records_per_batch": records_per_batch,
+            "drop_last": self.drop_last,
+        }

@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
-from typing import Protocol
+from typing import NamedTuple, Protocol
 
 import numpy as np
 
@@ -12,8 +11,7 @@ from burst.harness.data.permutation import Permutation, Rows
 from burst.harness.data.randomness import derive
 
 
-@dataclass(frozen=True, slots=True)
-class Ticket:
+class Ticket(NamedTuple):
     """One batch to fetch for one rank."""
 
     epoch: int

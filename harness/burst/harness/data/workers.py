@@ -4,15 +4,17 @@ from __future__ import annotations
 
 import signal
 from collections.abc import Callable, Generator, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import torch
 import torch.utils.data as torch_data
+import torch.utils.data._utils.worker as torch_worker
 
 from burst.harness.data.errors import DataError
 from burst.harness.data.fetch import Fetcher
 from burst.harness.data.order import Ticket
+from burst.harness.data.stream import OnePass, Place, StreamReader
 
 
 @dataclass(frozen=True)
@@ -43,25 +45,41 @@ def serve(
     number = workers.number if fetch.runs_user_code or workers.init else 0
     if number == 0 and not pin:
         return (fetch(ticket) for ticket in tickets)
-    return _serve_elsewhere(fetch, tickets, workers, number=number, pin=pin)
+    init = _Init(fetch.dataset, workers.init)
+    return _through(_loader(_Served(fetch), tickets, replace(workers, number=number), init))
 
 
-def _serve_elsewhere(
-    fetch: Fetcher, tickets: Iterator[Ticket], workers: Workers, *, number: int, pin: bool
-) -> Generator[Any, None, None]:
-    loader: torch_data.DataLoader[Any] = torch_data.DataLoader(
-        _Served(fetch),
+def read(
+    reader: StreamReader | OnePass, workers: Workers
+) -> Generator[tuple[Any, Place], None, None]:
+    """What the reader reads. A stream has one order, so it has one worker at most."""
+    pin = workers.pin_memory and torch.accelerator.is_available()
+    if workers.number == 0 and not pin:
+        return (pair for pair in reader)
+    one = replace(workers, number=min(workers.number, 1))
+    return _through(_loader(_Read(reader), None, one, _Init(reader.dataset, workers.init)))
+
+
+def _loader(
+    dataset: torch_data.Dataset[Any], sampler: Any, workers: Workers, init: _Init
+) -> torch_data.DataLoader[Any]:
+    number = workers.number
+    return torch_data.DataLoader(
+        dataset,
         batch_size=None,
-        sampler=tickets,
+        sampler=sampler,
         collate_fn=_as_it_is,
         num_workers=number,
         prefetch_factor=workers.prefetch_factor if number else None,
-        pin_memory=pin,
+        pin_memory=workers.pin_memory and torch.accelerator.is_available(),
         timeout=workers.timeout if number else 0,
-        worker_init_fn=_Init(fetch.dataset, workers.init) if number else None,
+        worker_init_fn=init if number else None,
         multiprocessing_context=workers.context if number else None,
         generator=torch.Generator(),  # torch draws its base seed here, not from the global one
     )
+
+
+def _through(loader: torch_data.DataLoader[Any]) -> Generator[Any, None, None]:
     batches = iter(loader)
     try:
         for batch in batches:
@@ -69,7 +87,10 @@ def _serve_elsewhere(
                 raise batch.error
             yield batch
     except RuntimeError as error:
-        raise _explained(error) from error
+        explained = _explained(error)
+        if explained is error:
+            raise
+        raise explained from error
     finally:
         shut_down = getattr(batches, "_shutdown_workers", None)
         if shut_down is not None:
@@ -114,6 +135,22 @@ class _Served(torch_data.Dataset[Any]):
             return self._fetch(ticket)
         except DataError as error:
             return _Failed(error)
+
+
+class _Read(torch_data.IterableDataset[Any]):
+    """A reader in the one worker of a stream."""
+
+    def __init__(self, reader: StreamReader | OnePass) -> None:
+        self._reader = reader
+
+    def __iter__(self) -> Iterator[Any]:
+        # A dataset that finds itself in a worker may take another order or only a part of its
+        # rows, as Hugging Face's do. Here it is alone, and reads as it would in the trainer.
+        torch_worker._worker_info = None
+        try:
+            yield from self._reader
+        except DataError as error:
+            yield _Failed(error)
 
 
 @dataclass(frozen=True)
