@@ -330,6 +330,8 @@ class Lease(Record):
     kind: ClassVar[str] = "lease"
 
     length: float = 30.0
+    holder: str = ""
+    """A random name of the agent process that holds it, so that it knows its own writes again."""
     revoked: bool = False
     """Set by an observer; the agent's next renewal is a conflict, and it stops its processes."""
 

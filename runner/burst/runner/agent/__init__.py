@@ -1,0 +1,1 @@
+"""The process on a node: joins, keeps a lease, runs allocations, ships what they say, leaves."""

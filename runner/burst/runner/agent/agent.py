@@ -1,0 +1,228 @@
+"""The agent's two loops: one hears the store, one enforces deadlines and never does I/O."""
+
+from __future__ import annotations
+
+import logging
+import signal
+import threading
+
+from burst.core.errors import BurstError, NotFound
+from burst.core.model import Allocation, Drain, DrainCause, Exit, ExitKind, Failure, Node
+from burst.core.states import AllocationState, Reason
+from burst.runner.agent.attempt import Attempt
+from burst.runner.agent.lease import Term
+from burst.runner.agent.registration import begin_leaving, note_problem, set_idle_since
+from burst.runner.agent.releasing import release
+from burst.runner.agent.schedule import Schedule, Step
+from burst.runner.agent.site import Site
+
+log = logging.getLogger(__name__)
+
+_ENFORCE_S = 0.1
+_NODE_EVERY_S = 1.0
+_FAST_KILL_S = 5.0
+
+
+class Agent:
+    """Runs the allocations of one node until it has a reason to leave."""
+
+    def __init__(self, site: Site, term: Term, idle: float | None, wake: threading.Event) -> None:
+        """`idle`: seconds without work after which it leaves; None stays. `wake` is what
+        `site.wake` sets."""
+        self._site = site
+        self._term = term
+        self._idle = idle
+        self._wake = wake
+        self._attempts: dict[str, Attempt] = {}
+        self._signals = 0
+        self._leaving: Reason | None = None
+        self._draining_said = False
+        self._stop = threading.Event()
+        now = site.clock.monotonic()
+        self._busy_until = now
+        self._node_read = now
+        self._idle_said: bool | None = None
+
+    # --- signals ------------------------------------------------------------------------------
+
+    def install_signals(self) -> None:
+        """SIGTERM and SIGINT drain; a second one ends what runs within seconds.
+
+        Only a process's main thread can hear signals; in another one this does nothing.
+        """
+        if threading.current_thread() is not threading.main_thread():
+            return
+        for number in (signal.SIGTERM, signal.SIGINT):
+            signal.signal(number, self._hear_signal)
+
+    def _hear_signal(self, number: int, frame: object) -> None:
+        self._signals += 1
+        self._wake.set()
+
+    # --- the loop that hears ------------------------------------------------------------------
+
+    def run(self) -> Reason:
+        """Work until there is a reason to leave and nothing runs any more; returns the reason."""
+        enforcer = threading.Thread(target=self._enforce_all, name="enforcer", daemon=True)
+        enforcer.start()
+        try:
+            while True:
+                self._wake.clear()
+                self._look()
+                if self._leaving is not None and not self._attempts:
+                    return self._leaving
+                self._wake.wait(self._poll())
+        finally:
+            self._stop.set()
+            enforcer.join()
+
+    def _poll(self) -> float:
+        settings = self._site.settings
+        local = self._site.ws.store.url.startswith(("sqlite:", "memory:"))
+        return settings.poll if local else settings.poll_remote
+
+    def _look(self) -> None:
+        try:
+            self._hear_allocations()
+            self._hear_node()
+            self._say()
+        except BurstError as error:
+            log.warning("looking at the store: %s", error.what)
+        self._bury()
+        self._consider_leaving()
+
+    def _hear_allocations(self) -> None:
+        store, node = self._site.ws.store, self._site.node
+        mine = {
+            allocation.id: allocation
+            for allocation in store.live(Allocation, node.pool)
+            if any(share.node == node.id for share in allocation.shares)
+        }
+        for id, allocation in mine.items():
+            known = self._attempts.get(id)
+            if known is not None:
+                known.hear(allocation)
+            else:
+                self._meet(allocation)
+        for id, attempt in self._attempts.items():
+            if id not in mine and not attempt.released.is_set():
+                self._look_closer(attempt)
+
+    def _look_closer(self, attempt: Attempt) -> None:
+        """It is not live any more, says an index that may lag: ask the record itself."""
+        try:
+            attempt.hear(self._site.ws.store.get(Allocation, attempt.id))
+        except NotFound:
+            attempt.lose()
+
+    def _meet(self, allocation: Allocation) -> None:
+        """An allocation that this process does not run: take it up, or give it back."""
+        if allocation.state is AllocationState.REQUESTED:
+            return
+        if allocation.state is AllocationState.ASSIGNED and self._leaving is None:
+            attempt = Attempt(self._site, allocation)
+            self._attempts[allocation.id] = attempt
+            attempt.start()
+            return
+        # an index may lag behind our own release of it
+        current = self._site.ws.store.get(Allocation, allocation.id)
+        release(self._site.ws.store, current.id, exit_of_stranger(current), self._site.clock, _no)
+
+    def _hear_node(self) -> None:
+        now = self._site.clock.monotonic()
+        if now - self._node_read < _NODE_EVERY_S:
+            return
+        self._node_read = now
+        node = self._site.ws.store.get(Node, self._site.node.id)
+        if node.gone is not None:
+            self._leave(node.gone_reason or Reason(code="gone"))
+        elif node.draining is not None and self._leaving is None:
+            self._draining_said = True
+            self._leave(Reason(code="told", text="the node was told to leave"))
+
+    def _say(self) -> None:
+        """Tell the store what it does not know yet: drains begun here, idleness, leaving."""
+        site = self._site
+        for attempt in self._attempts.values():
+            attempt.publish()
+            if attempt.broken_node:
+                note_problem(site.ws.store, site.node.id, attempt.broken_node, site.clock)
+        idle = not self._attempts
+        if idle is not self._idle_said:
+            since = site.clock.now() if idle else None
+            set_idle_since(site.ws.store, site.node.id, since, site.clock)
+            self._idle_said = idle
+        if self._leaving is not None and not self._draining_said:
+            begin_leaving(site.ws.store, site.node.id, self._leaving, site.clock)
+            self._draining_said = True
+            self._hear_allocations()  # what was assigned between the last look and now
+
+    def _bury(self) -> None:
+        for id, attempt in list(self._attempts.items()):
+            if not attempt.done.is_set():
+                continue
+            if attempt.broken_node:
+                self._leave(Reason(code="unfit", text=attempt.broken_node))
+            del self._attempts[id]
+            self._busy_until = self._site.clock.monotonic()
+
+    def _consider_leaving(self) -> None:
+        if self._signals:
+            self._leave(Reason(code="signal", text="the agent was asked to end by a signal"))
+        if self._term.over(self._site.clock.monotonic()):
+            text = self._term.taken_away or "the lease could not be renewed"
+            self._leave(Reason(code="lease", text=text))
+        if self._idle is None or self._attempts:
+            return
+        if self._site.clock.monotonic() - self._busy_until >= self._idle:
+            self._leave(Reason(code="idle", text=f"no work for {self._idle:g} s"))
+
+    def _leave(self, reason: Reason) -> None:
+        if self._leaving is None:
+            log.info("leaving: %s", reason)
+            self._leaving = reason
+            self._wake.set()
+
+    # --- the loop that enforces ---------------------------------------------------------------
+
+    def _enforce_all(self) -> None:
+        while not self._stop.wait(_ENFORCE_S):
+            self.enforce(self._site.clock.monotonic())
+
+    def enforce(self, now: float) -> None:
+        """Ask, terminate and kill as deadlines, signals and the lease demand. No I/O."""
+        lease = self._term.schedule(now)
+        for attempt in list(self._attempts.values()):
+            if lease.due(now) >= Step.ASK:
+                attempt.ask(self._drain(DrainCause.LEASE), lease)
+            elif self._leaving is not None or self._signals:
+                attempt.ask(self._drain(DrainCause.NODE))
+            if self._signals > 1:
+                attempt.ask(self._drain(DrainCause.NODE), _fast(now))
+            attempt.enforce(now)
+
+    def _drain(self, cause: DrainCause) -> Drain:
+        return Drain(cause=cause, at=self._site.clock.now())
+
+
+def _fast(now: float) -> Schedule:
+    return Schedule(ask=now, terminate=now, kill=now + _FAST_KILL_S)
+
+
+def _no() -> bool:
+    return False
+
+
+def exit_of_stranger(allocation: Allocation) -> Exit:
+    """How to release an allocation of this node that nobody here runs.
+
+    One that was not begun yet only goes back to the queue; one that an earlier agent had begun
+    ended with that agent.
+    """
+    if allocation.started is None and allocation.state in (
+        AllocationState.ASSIGNED,
+        AllocationState.DRAINING,
+    ):
+        return Exit(kind=ExitKind.DRAINED)
+    failure = Failure(kind="agent", message="the agent that ran it ended, and its ranks with it")
+    return Exit(kind=ExitKind.INFRASTRUCTURE, failure=failure)

@@ -1,0 +1,81 @@
+"""What dead agents of this machine left: processes to end, logs to ship, folders to remove."""
+
+from __future__ import annotations
+
+import logging
+import os
+import shutil
+from collections.abc import Iterator
+from pathlib import Path
+
+from burst.core.clock import Clock
+from burst.core.config.experiment import ExperimentConfig
+from burst.core.errors import BurstError
+from burst.core.launch import LaunchSpec
+from burst.core.workspace import Workspace
+from burst.runner.agent.environment import resolve_secrets
+from burst.runner.agent.locks import FileLock
+from burst.runner.agent.shipping import Shipper
+from burst.runner.agent.site import nodes_folder
+from burst.runner.agent.sweep import sweep
+
+log = logging.getLogger(__name__)
+
+LOCK = "agent.lock"
+
+
+def clear_remains(ws: Workspace, own: str, clock: Clock) -> None:
+    """End what agents that are dead had started here, and keep of it only the logs.
+
+    An agent is dead if nobody holds the lock in its node's folder. `own` is the node of the
+    caller, who holds that lock itself. Old ranks are never adopted: their trial goes on from its
+    checkpoint. Idempotent; what cannot be shipped now is left for the next agent.
+    """
+    for folder in _folders(nodes_folder(ws.home)):
+        if folder.name == own:
+            _clear(ws, folder, clock)
+            continue
+        lock = FileLock(folder / LOCK)
+        if lock.try_take():
+            try:
+                if _clear(ws, folder, clock):
+                    shutil.rmtree(folder, ignore_errors=True)
+            finally:
+                lock.release()
+
+
+def _clear(ws: Workspace, node: Path, clock: Clock) -> bool:
+    """Whether nothing is left of the node's attempts."""
+    attempts = list(_folders(node))
+    killed = sweep(tuple(attempt.name for attempt in attempts))
+    if killed:
+        log.info("ended %d processes that an earlier agent had left", killed)
+    left = 0
+    for attempt in attempts:
+        if _ship_rest(ws, attempt, clock):
+            shutil.rmtree(attempt, ignore_errors=True)
+        else:
+            left += 1
+    return left == 0
+
+
+def _ship_rest(ws: Workspace, folder: Path, clock: Clock) -> bool:
+    """Ship what the attempt wrote after its agent's last look; whether it is all shipped."""
+    try:
+        spec = LaunchSpec.model_validate_json((folder / "spec.json").read_bytes())
+        secrets = ExperimentConfig.model_validate(spec.config).environment.secrets
+        values = resolve_secrets(secrets, os.environ)
+    except (OSError, ValueError, BurstError) as error:
+        log.warning("leaving out the rest of the logs of %s: %s", folder.name, error)
+        return True  # its secrets could not be masked
+    shipper = Shipper(
+        ws.blobs, folder, spec.trial, spec.attempt, tuple(values.values()), clock=clock
+    )
+    return shipper.ship(final=True)
+
+
+def _folders(folder: Path) -> Iterator[Path]:
+    try:
+        yield from sorted(path for path in folder.iterdir() if path.is_dir())
+    except FileNotFoundError:
+        return

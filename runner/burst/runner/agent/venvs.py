@@ -1,0 +1,142 @@
+"""Python environments of experiments, built by uv and kept by what they were built from.
+
+A venv sees the node's own packages behind its own (a `.pth` file appended to its path), so burst
+and the node's torch need no second installation. Where the Python version differs that would mix
+binaries, so burst itself is installed into the venv.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import shutil
+import sys
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from importlib import metadata
+from pathlib import Path
+
+from burst.core.config.experiment import PythonEnvironment
+from burst.runner.agent.environment import CannotPrepare
+from burst.runner.agent.locks import locked
+
+Run = Callable[[Sequence[str], Path], None]
+"""Runs a command in a folder, its output in the attempt's log.
+
+Raises CannotPrepare if it fails.
+"""
+
+_COMPLETE = "complete"
+
+
+@dataclass(frozen=True)
+class Recipe:
+    """What a venv is built from; the same recipe is the same venv."""
+
+    version: str
+    requirements: tuple[str, ...]
+    behind: tuple[str, ...]
+    """The folders of the node's packages that it sees behind its own."""
+
+    @property
+    def name(self) -> str:
+        text = json.dumps([self.version, self.requirements, self.behind])
+        return hashlib.sha256(text.encode()).hexdigest()[:24]
+
+
+def recipe_for(wanted: PythonEnvironment, code: Path) -> Recipe:
+    """The recipe of `environment.python`, its requirements file read from the code folder.
+
+    Raises:
+        CannotPrepare: the file is not there.
+    """
+    own = f"{sys.version_info.major}.{sys.version_info.minor}"
+    version = wanted.version or own
+    requirements = _lines(wanted.requirements, code)
+    if version == own or version.startswith(f"{own}."):
+        behind = tuple(entry for entry in sys.path if entry and Path(entry).is_dir())
+        return Recipe(version, requirements, behind)
+    return Recipe(version, (*requirements, _burst_requirement()), ())
+
+
+def _lines(requirements: tuple[str, ...], code: Path) -> tuple[str, ...]:
+    if len(requirements) != 1 or not requirements[0].endswith(".txt"):
+        return requirements
+    path = code / requirements[0]
+    try:
+        return tuple(path.read_text().splitlines())
+    except OSError as error:
+        raise CannotPrepare(
+            f"{requirements[0]} cannot be read: {error.strerror}",
+            why="environment.python.requirements names it, relative to the code folder",
+            mend="correct the path, or see that .burstignore does not exclude it",
+        ) from error
+
+
+def _burst_requirement() -> str:
+    distribution = metadata.distribution("burst")
+    source = json.loads(distribution.read_text("direct_url.json") or "{}").get("url", "")
+    if source.startswith("file://"):
+        return f"burst[train] @ {source}"
+    return f"burst[train]=={distribution.version}"
+
+
+def ensure_venv(recipe: Recipe, cache: Path, code: Path, run: Run) -> Path:
+    """The interpreter of the venv for `recipe`, built if it is not there yet.
+
+    Safe for several agents on one home; a build that was cut off is begun again.
+
+    Raises:
+        CannotPrepare: uv is missing, or could not build it.
+    """
+    folder = cache / recipe.name
+    python = folder / "bin" / "python"
+    cache.mkdir(parents=True, exist_ok=True)
+    with locked(cache / f"{recipe.name}.lock"):
+        if not (folder / _COMPLETE).exists():
+            _build(recipe, folder, code, run)
+            (folder / _COMPLETE).touch()
+    return python
+
+
+def _build(recipe: Recipe, folder: Path, code: Path, run: Run) -> None:
+    uv = find_uv()
+    shutil.rmtree(folder, ignore_errors=True)
+    version = recipe.version if not recipe.behind else sys.executable
+    run([uv, "venv", "--quiet", "--no-project", "--python", version, str(folder)], code)
+    if recipe.behind:
+        (packages,) = folder.glob("lib/python*/site-packages")
+        (packages / "_burst_node.pth").write_text("\n".join(recipe.behind) + "\n")
+    if recipe.requirements:
+        with _file_of(recipe.requirements, code) as path:
+            python = str(folder / "bin" / "python")
+            run([uv, "pip", "install", "--quiet", "--python", python, "-r", str(path)], code)
+
+
+@contextmanager
+def _file_of(requirements: tuple[str, ...], code: Path) -> Iterator[Path]:
+    """Beside the code, because requirement lines may hold paths relative to their file."""
+    path = code / ".burst-requirements.txt"
+    path.write_text("\n".join(requirements) + "\n")
+    try:
+        yield path
+    finally:
+        path.unlink(missing_ok=True)
+
+
+def find_uv() -> str:
+    """uv, from the path or from beside the agent's own interpreter.
+
+    Raises:
+        CannotPrepare: it is in neither.
+    """
+    beside = Path(sys.executable).with_name("uv")
+    found = shutil.which("uv") or (str(beside) if beside.exists() else None)
+    if found is None:
+        raise CannotPrepare(
+            "uv is not on this node",
+            why="environment.python in the experiment file asks for a Python environment",
+            mend="install uv (`pip install uv`) where the agent runs, or drop environment.python",
+        )
+    return found
