@@ -111,7 +111,7 @@ def _choose(ref: str, found: list[R], known: Iterable[str]) -> R:
     if len(found) == 1:
         return found[0]
     if found:
-        ids = [record.id for record in found[:_SHOWN]]
+        ids = [record.id + _described(record) for record in found[:_SHOWN]]
         more = "\n…" if len(found) > _SHOWN else ""
         raise UsageError(
             f"{ref!r} is the beginning of more than one id",
@@ -124,6 +124,10 @@ def _choose(ref: str, found: list[R], known: Iterable[str]) -> R:
         why=f"the nearest: {', '.join(near)}" if near else "",
         mend="`burst ls` prints the experiments there are, `latest` means the newest",
     )
+
+
+def _described(record: Record) -> str:
+    return f"  {record.name}, {record.state}" if isinstance(record, Experiment) else ""
 
 
 def _only_trial(store: Store, experiment: Experiment) -> Trial:

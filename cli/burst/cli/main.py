@@ -49,7 +49,7 @@ def _entries() -> tuple[Entry, ...]:
 class Root(LazyGroup):
     """The outermost group: what escapes a command becomes words on stderr and an exit status."""
 
-    def main(  # type: ignore[override]
+    def main(
         self,
         args: Sequence[str] | None = None,
         prog_name: str | None = None,

@@ -90,7 +90,7 @@ def _alarms(session: Session, found: Experiment | Trial | Checkpoint | Node) -> 
 
 
 def offered_checkpoint(session: Session, trial: Trial | None) -> Checkpoint | None:
-    """The checkpoint to offer for download: the best validated one that is kept, else the newest."""
+    """The checkpoint to offer for download: the best validated one, else the newest."""
     if trial is None:
         return None
     checkpoints = session.store.children(Checkpoint, trial.id)

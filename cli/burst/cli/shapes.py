@@ -20,9 +20,9 @@ from burst.core.model import (
     MetricPoint,
     MetricRow,
     Node,
-    Reason,
     Trial,
 )
+from burst.core.states import Reason
 
 Number = float | int | str | None
 """A number, or one of the strings that stand for those JSON has no name for."""
@@ -187,6 +187,96 @@ class EventJson(TypedDict):
     experiment: str
     text: str
     data: dict[str, Json]
+
+
+class PlanJson(TypedDict):
+    """The first line of `burst run --json`, and all of `burst run --dry-run --json`."""
+
+    type: str
+    name: str
+    searcher: str
+    trials: int
+    at_once: int
+    slots_per_trial: int
+    length: str | None
+    metric: str
+    smaller_is_better: bool
+    pools: list[str]
+    entrypoint: str
+    code: str
+    code_size: int
+
+
+class EventLineJson(EventJson):
+    """A line of `burst run --json`: an event of the experiment."""
+
+    type: str
+
+
+class ValidationLineJson(MetricRowJson):
+    """A line of `burst run --json`: a validation."""
+
+    type: str
+    trial: str
+
+
+class WaitLineJson(TypedDict):
+    """A line of `burst run --json`: a trial waits, and why."""
+
+    type: str
+    trial: str
+    reason: ReasonJson
+    until: float | None
+
+
+class LogLineJson(TypedDict):
+    """A line of `burst logs --json`, and of `burst run --follow --json`.
+
+    A rank of `null` is the launcher, or a set-up command.
+    """
+
+    type: str
+    trial: str
+    attempt: int
+    rank: int | None
+    at: float
+    line: str
+
+
+class ResultJson(TypedDict):
+    """The last line of `burst run --json`, and what `burst wait --json` prints."""
+
+    type: str
+    exit_code: int
+    experiment: ExperimentJson
+    trials: list[TrialJson]
+    checkpoint: CheckpointJson | None
+
+
+class WhyJson(TypedDict):
+    """`burst why --json`: an array of what waits."""
+
+    id: str
+    state: str
+    reason: ReasonJson | None
+    until: float | None
+    pools: list[WhyPoolJson]
+
+
+class WhyPoolJson(TypedDict):
+    pool: str
+    reason: str
+    slots: int
+    used: int
+
+
+class CheckJson(TypedDict):
+    """`burst doctor --json`: an array of what was checked."""
+
+    name: str
+    ok: bool
+    found: str
+    mend: str | None
 
 
 def number(value: float | None) -> Number:

@@ -13,6 +13,7 @@ from burst.cli.reading import Overview, Picture, best_trial, metric_of, searcher
 from burst.cli.shapes import progress_of
 from burst.cli.views import text
 from burst.cli.views.failure import failure
+from burst.cli.views.hints import commands
 from burst.cli.views.records import checkpoints_table, events_table
 from burst.cli.views.table import Column, facts, section, table
 from burst.cli.views.trials import headline, short_id, trials_table, waits
@@ -113,13 +114,7 @@ def _next(picture: Picture, best: Trial | None, checkpoint: Checkpoint | None) -
         rows.append((f"burst checkpoint download {checkpoint.id}", f"its weights, {where}"))
     if picture.experiment.state is ExperimentState.PAUSED:
         rows.append((f"burst resume {picture.experiment.id}", "go on where it left off"))
-    width = max(len(command) for command, _ in rows)
-    lines = []
-    for index, (command, what) in enumerate(rows):
-        mark = "└─ " if index == len(rows) - 1 else "├─ "
-        line = Text(mark, style=text.FAINT).append(command.ljust(width), style="default")
-        lines.append(line.append(f"  {what}", style=text.FAINT))
-    return lines
+    return commands(rows)
 
 
 def _head(picture: Picture) -> Table:

@@ -1,0 +1,129 @@
+"""The checks of `burst doctor`: each looks at one thing and never raises."""
+
+from __future__ import annotations
+
+import platform
+import shutil
+import sys
+from collections.abc import Callable
+from importlib import metadata
+
+from burst.cli.driving import is_driven
+from burst.cli.session import Session
+from burst.cli.shapes import CheckJson
+from burst.cli.views import text
+from burst.core.errors import BurstError
+from burst.core.model import Experiment, Node
+
+_MIN_FREE_BYTES = 1_000_000_000
+
+Found = tuple[bool, str, str]
+"""Whether it is good, what was found, and how to mend it."""
+
+
+def check_all(session: Session) -> list[CheckJson]:
+    """Every check, in the order in which one builds on the other."""
+    checks: tuple[tuple[str, Callable[[Session], Found]], ...] = (
+        ("python", _python),
+        ("torch", _torch),
+        ("slots", _slots),
+        ("home", _home),
+        ("disk", _disk),
+        ("store", _store),
+        ("blobs", _blobs),
+        ("cluster", _cluster),
+        ("runner", _runner),
+        ("leftovers", _leftovers),
+    )
+    return [_checked(name, check, session) for name, check in checks]
+
+
+def _checked(name: str, check: Callable[[Session], Found], session: Session) -> CheckJson:
+    try:
+        ok, found, mend = check(session)
+    except BurstError as error:
+        ok, found, mend = False, f"{error.what}: {error.why}".rstrip(": "), error.mend
+    except Exception as error:
+        ok, found, mend = False, f"{type(error).__name__}: {error}", ""
+    return {"name": name, "ok": ok, "found": found, "mend": mend or None}
+
+
+def _python(session: Session) -> Found:
+    good = sys.version_info >= (3, 11)
+    return good, f"{platform.python_version()} at {sys.executable}", "burst needs 3.11 or newer"
+
+
+def _torch(session: Session) -> Found:
+    try:
+        return True, metadata.version("torch"), ""
+    except metadata.PackageNotFoundError:
+        mend = "install it for trials to run on this machine: pip install 'burst[train]'"
+        return False, "not installed", mend
+
+
+def _slots(session: Session) -> Found:
+    from burst.runner.agent.gpus import list_gpus
+    from burst.runner.agent.machine import cpu_count
+
+    gpus = list_gpus()
+    if gpus:
+        named = ", ".join(f"{gpu.name} ({text.size(gpu.memory)})" for gpu in gpus)
+        return True, f"{text.count(len(gpus), 'GPU')}: {named}", ""
+    cpus = text.count(cpu_count(), "CPU core")
+    return True, f"{cpus}, no GPU: a slot is a core", ""
+
+
+def _home(session: Session) -> Found:
+    home = session.workspace.home
+    return True, str(home), ""
+
+
+def _disk(session: Session) -> Found:
+    usage = shutil.disk_usage(session.workspace.home)
+    found = f"{text.size(usage.free)} of {text.size(usage.total)} free"
+    return usage.free >= _MIN_FREE_BYTES, found, "checkpoints need room: free some"
+
+
+def _store(session: Session) -> Found:
+    store = session.store
+    live = len(store.live(Experiment))
+    return True, f"{store.url}, {text.count(live, 'live experiment')}", ""
+
+
+def _blobs(session: Session) -> Found:
+    blobs = session.workspace.blobs
+    key = f"doctor/{platform.node()}"
+    blobs.put(key, b"burst")
+    came_back = blobs.get(key) == b"burst"
+    blobs.delete(key)
+    return came_back, f"{blobs.url}, written and read back", "the blobs return other bytes"
+
+
+def _cluster(session: Session) -> Found:
+    cluster = session.workspace.cluster
+    pools = ", ".join(
+        name if name == pool.kind else f"{name} ({pool.kind})"
+        for name, pool in cluster.pools.items()
+    )
+    return True, f"{cluster.cluster}, pools: {pools}", ""
+
+
+def _runner(session: Session) -> Found:
+    live = len(session.store.live(Experiment))
+    driven = is_driven(session.home)
+    if driven or not live:
+        return True, "one drives now" if driven else "none runs, and none is needed", ""
+    found = f"none runs on this machine, and {text.count(live, 'experiment')} may need one"
+    return True, found, ""
+
+
+def _leftovers(session: Session) -> Found:
+    """Processes of allocations that are over, on this machine."""
+    from burst.cli.leftovers import leftover_processes
+
+    left = leftover_processes(session.store)
+    nodes = session.store.live(Node)
+    if not left:
+        return True, f"none; {text.count(len(nodes), 'machine')} up", ""
+    pids = ", ".join(str(pid) for pid in left)
+    return False, f"processes of allocations that are over: {pids}", f"end them: kill {pids}"

@@ -1,0 +1,178 @@
+"""`burst checkpoint …`."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import click
+
+from burst.cli.completing import any_id
+from burst.cli.session import Session, json_option, pass_session
+
+if TYPE_CHECKING:
+    from burst.core.model import Checkpoint
+
+_CHECKPOINT = click.argument("checkpoint", shell_complete=any_id)
+
+
+@click.group()
+def checkpoint() -> None:
+    """List, show, download, verify, pin and delete checkpoints.
+
+    Where a CHECKPOINT is asked for, a trial means its newest one.
+    """
+
+
+@checkpoint.command("list")
+@click.argument("id", shell_complete=any_id, default="latest")
+@click.option("-a", "--all", "everything", is_flag=True, help="Those that are deleted too.")
+@json_option
+@pass_session
+def list_checkpoints(session: Session, id: str, everything: bool, as_json: bool) -> None:
+    """List the checkpoints of a trial, or of all trials of an experiment.
+
+    --json prints an array of `Checkpoint`.
+    """
+    from burst.cli import reading, shapes
+    from burst.cli.ids import find_work
+
+    found = find_work(session.store, id)
+    rows = [
+        one for one in reading.checkpoints_of(session.store, found)
+        if everything or one.deleted is None
+    ]  # fmt: skip
+    if as_json:
+        session.json([shapes.checkpoint_json(one) for one in rows])
+        return
+    if not rows:
+        session.note(f"{found.id} has no checkpoint.")
+        return
+    from burst.cli.views.records import checkpoints_table
+
+    session.show(checkpoints_table(rows, session.clock.now(), session.out.width))
+
+
+@checkpoint.command()
+@_CHECKPOINT
+@json_option
+@pass_session
+def show(session: Session, checkpoint: str, as_json: bool) -> None:
+    """Show a checkpoint. --json prints `Checkpoint`."""
+    from burst.cli.pages import show_any
+
+    show_any(session, _find(session, checkpoint), as_json)
+
+
+@checkpoint.command()
+@_CHECKPOINT
+@click.argument("folder", type=click.Path(file_okay=False, path_type=Path), required=False)
+@json_option
+@pass_session
+def download(session: Session, checkpoint: str, folder: Path | None, as_json: bool) -> None:
+    """Write a checkpoint as ordinary files: model.safetensors and what belongs to it.
+
+    FOLDER (default: the checkpoint's id) must be new or empty. Every file is verified on the way.
+    --json prints an object: checkpoint, folder, files.
+    """
+    from burst.core.checkpoints.download import download
+
+    found = _find(session, checkpoint)
+    into = folder or Path(found.id)
+    with _progress(session, "downloading", found.size) as advance:
+        files = download(session.workspace.blobs, found, into, advance)
+    if as_json:
+        paths = [str(path) for path in files]
+        session.json({"checkpoint": found.id, "folder": str(into), "files": paths})
+        return
+    for path in files:
+        click.echo(str(path))
+
+
+@checkpoint.command()
+@_CHECKPOINT
+@json_option
+@pass_session
+def verify(session: Session, checkpoint: str, as_json: bool) -> int:
+    """Read every file of a checkpoint and compare it with its hash.
+
+    The exit status is 1 if anything is wrong. --json prints an object: checkpoint, files, size,
+    problems.
+    """
+    from burst.cli.views import text
+    from burst.core.checkpoints.verify import verify
+
+    found = _find(session, checkpoint)
+    with _progress(session, "verifying", found.size) as advance:
+        report = verify(session.workspace.blobs, found, advance)
+    if as_json:
+        problems = [{"key": problem.key, "text": problem.text} for problem in report.problems]
+        session.json({"checkpoint": found.id, "files": report.files, "size": report.size,
+                      "problems": problems})  # fmt: skip
+        return 0 if report.good else 1
+    for problem in report.problems:
+        click.echo(f"✘ {problem.text}")
+    if report.good:
+        files = text.count(report.files, "file")
+        click.echo(f"✔ {found.id} is as it was written: {files}, {text.size(report.size)}")
+    return 0 if report.good else 1
+
+
+@checkpoint.command()
+@_CHECKPOINT
+@click.option("--reason", default="", help="Why it must stay; `show` tells it.")
+@pass_session
+def pin(session: Session, checkpoint: str, reason: str) -> None:
+    """Keep a checkpoint, whatever retention says."""
+    from burst.core.checkpoints.delete import pin
+
+    session.note(f"{pin(session.store, _find(session, checkpoint).id, reason).id} is pinned.")
+
+
+@checkpoint.command()
+@_CHECKPOINT
+@pass_session
+def unpin(session: Session, checkpoint: str) -> None:
+    """Leave a checkpoint to retention again."""
+    from burst.core.checkpoints.delete import unpin
+
+    session.note(f"{unpin(session.store, _find(session, checkpoint).id).id} is not pinned.")
+
+
+@checkpoint.command()
+@_CHECKPOINT
+@click.option("-y", "--yes", is_flag=True, help="Do not ask.")
+@pass_session
+def delete(session: Session, checkpoint: str, yes: bool) -> None:
+    """Delete a checkpoint's files. Refused while it is pinned or a trial would go on from it."""
+    from burst.cli.views import text
+    from burst.core.checkpoints.delete import delete
+
+    found = _find(session, checkpoint)
+    if not yes:
+        said = f"{found.id} of {found.trial}, batch {found.batches}, {text.size(found.size)}"
+        click.confirm(f"Delete {said}?", abort=True, err=True)
+    freed = delete(session.workspace.blobs, session.store, found, clock=session.clock)
+    session.note(f"{found.id} is deleted: {text.size(freed)} freed.")
+
+
+def _find(session: Session, ref: str) -> Checkpoint:
+    from burst.cli.ids import find_checkpoint
+
+    return find_checkpoint(session.store, ref)
+
+
+@contextmanager
+def _progress(session: Session, doing: str, size: int) -> Iterator[Callable[[int], None]]:
+    """A bar over `size` bytes on stderr where a person watches; yields what advances it."""
+    if not session.err.is_terminal:
+        yield lambda _: None
+        return
+    from rich.progress import BarColumn, DownloadColumn, Progress, TextColumn, TransferSpeedColumn
+
+    columns = (TextColumn(doing), BarColumn(), DownloadColumn(), TransferSpeedColumn())
+    with Progress(*columns, console=session.err, transient=True) as bar:
+        task = bar.add_task(doing, total=size)
+        yield lambda count: bar.advance(task, count)

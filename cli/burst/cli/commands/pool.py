@@ -1,0 +1,92 @@
+"""`burst pool …`."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import click
+
+from burst.cli.session import Session, json_option, pass_session
+from burst.cli.shapes import PoolJson
+
+
+@click.group()
+def pool() -> None:
+    """List where machines come from."""
+
+
+@pool.command("list")
+@json_option
+@pass_session
+def list_pools(session: Session, as_json: bool) -> None:
+    """List pools, in the order in which they are tried. --json prints an array of `Pool`."""
+    rows = [usage(session, name).json for name in session.workspace.cluster.pools]
+    if as_json:
+        session.json(rows)
+        return
+    from burst.cli.views.records import pools_table
+
+    session.show(pools_table(rows, session.out.width))
+
+
+@dataclass(frozen=True)
+class Usage:
+    """How full a pool is."""
+
+    json: PoolJson
+
+    @property
+    def slots(self) -> int:
+        return self.json["slots"]
+
+    @property
+    def used(self) -> int:
+        return self.json["used"]
+
+    @property
+    def words(self) -> str:
+        """`2 of 2 slots on 1 node in use; it may have 1 node`."""
+        pool = self.json
+        nodes, most = pool["nodes"], pool["max_nodes"]
+        held = f"{pool['used']} of {pool['slots']} slots in use on {_nodes(nodes)}"
+        if not nodes:
+            held = "no machine is up"
+        if most is None:
+            return held
+        return f"{held}; it may have {most} of {pool['slots_per_node']} slots each"
+
+
+def usage(session: Session, name: str) -> Usage:
+    """How full the pool `name` is; one that burst.yaml no longer has is `unknown`."""
+    from burst.core.model import Allocation, Node, Trial
+
+    store = session.store
+    config = session.workspace.cluster.pools.get(name)
+    nodes = [node for node in store.live(Node, name) if node.ready is not None]
+    held = [a for a in store.live(Allocation, name)]
+    per_node, most = _limits(session, name)
+    waiting = [t for t in store.live(Trial) if t.state == "waiting" and t.pools[:1] == (name,)]
+    return Usage(
+        {
+            "name": name,
+            "kind": config.kind if config is not None else "unknown",
+            "slots_per_node": per_node,
+            "max_nodes": most,
+            "nodes": len(nodes),
+            "slots": sum(len(node.slots) or node.expected_slots for node in nodes),
+            "used": sum(len(share.slots) for a in held for share in a.shares),
+            "waiting": len(waiting),
+        }
+    )
+
+
+def _limits(session: Session, name: str) -> tuple[int | None, int | None]:
+    """What the pool can ever give: slots a node, and nodes."""
+    from burst.runner.pools import open_pools
+
+    found = open_pools(session.workspace).get(name)
+    return (found.limits.slots_per_node, found.limits.max_nodes) if found else (None, None)
+
+
+def _nodes(number: int) -> str:
+    return f"{number} node{'' if number == 1 else 's'}"

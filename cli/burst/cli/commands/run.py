@@ -1,0 +1,140 @@
+"""`burst run`."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, TypedDict, Unpack
+
+import click
+
+from burst.cli.session import Session, pass_session
+
+if TYPE_CHECKING:
+    from burst.cli.submitting import Prepared
+    from burst.core.model import Experiment
+
+
+class RunOptions(TypedDict):
+    """How."""
+
+    code: Path | None
+    overrides: Sequence[str]
+    pools: Sequence[str]
+    new: bool
+    detach: bool
+    dry_run: bool
+    follow: bool
+    as_json: bool
+
+
+@click.command()
+@click.argument("file", type=click.Path(path_type=Path), default="exp.yaml")
+@click.option(
+    "--code",
+    type=click.Path(file_okay=False, path_type=Path),
+    metavar="DIR",
+    help="The code folder; by default the file's own.",
+)
+@click.option(
+    "--set",
+    "overrides",
+    metavar="KEY=VALUE",
+    multiple=True,
+    help="Set a field of the file, nested by dots. Repeatable.",
+)
+@click.option(
+    "--pool",
+    "pools",
+    metavar="NAME",
+    multiple=True,
+    help="Where to run, best first, whatever the file says. Repeatable.",
+)
+@click.option("--new", is_flag=True, help="Start another even if the same one is live.")
+@click.option("-d", "--detach", is_flag=True, help="Submit, let it run in the background, leave.")
+@click.option("--dry-run", is_flag=True, help="Print the plan; change nothing.")
+@click.option("-f", "--follow", is_flag=True, help="Also print what the ranks write.")
+@click.option(
+    "--json", "as_json", is_flag=True, help="Print one JSON object a line as things happen."
+)
+@pass_session
+def run(session: Session, file: Path, **options: Unpack[RunOptions]) -> int:
+    """Train what an experiment file describes.
+
+    FILE is exp.yaml by default. The exit status is the experiment's result: 0 if it completed, 1
+    if it failed, was cancelled or paused. Ctrl-C leaves it running in the background. Running the
+    same file and code again while it is live attaches to it.
+
+    --json prints `Plan`, then `EventLine`, `ValidationLine`, `WaitLine` and `LogLine` as they
+    come, and `Result` at the end.
+    """
+    from burst.cli.submitting import find_same, prepare, submit
+
+    prepared = prepare(session, file, options["code"], options["overrides"], options["pools"])
+    _show_plan(session, prepared, options["as_json"])
+    if options["dry_run"]:
+        return 0
+    experiment = None if options["new"] else find_same(session, prepared)
+    if experiment is None:
+        cursor, experiment = "", submit(session, prepared)
+    else:
+        cursor = session.store.newest_cursor()
+        session.note(f"attached to {experiment.id}, which is live already; --new starts another")
+    if options["detach"]:
+        return _detach(session, experiment, options["as_json"])
+    return _foreground(session, experiment, cursor, options)
+
+
+def _show_plan(session: Session, prepared: Prepared, as_json: bool) -> None:
+    from burst.cli.planning import plan_json
+
+    if as_json:
+        session.json_line(plan_json(prepared.plan))
+        return
+    from burst.cli.views.plan import plan_page
+
+    session.show(plan_page(prepared.plan), "")
+
+
+def _detach(session: Session, experiment: Experiment, as_json: bool) -> int:
+    from burst.cli.driving import ensure_driven
+    from burst.cli.shapes import experiment_json
+
+    ensure_driven(session.home, session.environ, session.cwd)
+    if as_json:
+        session.json_line({"type": "experiment", "experiment": experiment_json(experiment, None)})
+        return 0
+    from burst.cli.views.hints import background
+
+    click.echo(experiment.id)
+    session.err.print(background(experiment.id, "runs in the background"))
+    return 0
+
+
+def _foreground(session: Session, experiment: Experiment, cursor: str, options: RunOptions) -> int:
+    from burst.cli.driver import Driver
+    from burst.cli.driving import ensure_driven
+    from burst.cli.ending import finish
+    from burst.cli.following import Follower
+    from burst.cli.logs import log_to_stderr
+    from burst.cli.presenting import presenter_for
+    from burst.cli.tailing import Tail
+    from burst.cli.views.hints import background
+    from burst.cli.watching import interruptible, watch
+    from burst.core.model import Experiment
+
+    log_to_stderr(logging.WARNING)
+    follower = Follower(session.store, experiment.id, cursor)
+    presenter = presenter_for(session, as_json=options["as_json"])
+    tail = Tail(session.workspace.blobs) if options["follow"] else None
+    try:
+        with interruptible(), Driver(session.workspace) as driver:
+            picture = watch(session, follower, presenter, driver=driver, tail=tail)
+    except KeyboardInterrupt:
+        ensure_driven(session.home, session.environ, session.cwd)
+        session.err.print(background(experiment.id, "goes on in the background"))
+        return 130
+    if session.store.live(Experiment):
+        ensure_driven(session.home, session.environ, session.cwd)
+    return finish(session, picture, as_json=options["as_json"])

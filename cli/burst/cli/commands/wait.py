@@ -1,0 +1,105 @@
+"""`burst wait`."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TYPE_CHECKING
+
+import click
+
+from burst.cli.completing import any_id
+from burst.cli.session import Session, json_option, pass_session
+from burst.core.errors import BurstError
+
+if TYPE_CHECKING:
+    from burst.cli.reading import Picture
+    from burst.core.model import Trial
+
+
+@click.command()
+@click.argument("id", shell_complete=any_id, default="latest")
+@click.option("-t", "--timeout", metavar="TIME", help="Give up after this long: 90s, 10m, 2h.")
+@click.option("-q", "--quiet", is_flag=True, help="Print nothing while waiting.")
+@json_option
+@pass_session
+def wait(session: Session, id: str, timeout: str | None, quiet: bool, as_json: bool) -> int:
+    """Wait until an experiment or a trial is over.
+
+    The exit status is the result: 0 if it completed, 1 if it failed, was cancelled, or was not
+    over in time. Where nobody drives, a runner is started in the background. --json prints
+    `Result`, or `Trial` for a trial.
+    """
+    from burst.cli.driving import ensure_driven
+    from burst.cli.ids import find_work
+    from burst.core.model import Trial
+    from burst.core.states import is_terminal
+
+    seconds = _seconds(timeout)
+    found = find_work(session.store, id)
+    if not is_terminal(found.state):
+        ensure_driven(session.home, session.environ, session.cwd)
+    if isinstance(found, Trial):
+        return _wait_for_trial(session, found, seconds, quiet or as_json, as_json)
+    return _wait_for_experiment(session, found.id, seconds, quiet or as_json, as_json)
+
+
+def _wait_for_experiment(
+    session: Session, id: str, seconds: float | None, quiet: bool, as_json: bool
+) -> int:
+    from burst.cli.ending import finish
+
+    picture = _watch(session, id, seconds, quiet, lambda seen: seen.over)
+    return finish(session, picture, as_json=as_json, indent=True)
+
+
+def _wait_for_trial(
+    session: Session, trial: Trial, seconds: float | None, quiet: bool, as_json: bool
+) -> int:
+    from burst.cli import pages, shapes
+    from burst.cli.following import succeeded
+    from burst.core.states import is_terminal
+
+    def over(picture: Picture) -> bool:
+        return any(t.id == trial.id and is_terminal(t.state) for t in picture.trials)
+
+    picture = _watch(session, trial.experiment, seconds, quiet, over)
+    ended = next(t for t in picture.trials if t.id == trial.id)
+    if as_json:
+        session.json(shapes.trial_json(ended))
+    else:
+        pages.show_any(session, ended, False)
+    return 0 if succeeded(ended) else 1
+
+
+def _watch(
+    session: Session,
+    id: str,
+    seconds: float | None,
+    quiet: bool,
+    until: Callable[[Picture], bool],
+) -> Picture:
+    from burst.cli.following import Follower
+    from burst.cli.presenting import presenter_for
+    from burst.cli.watching import TimedOut, watch
+
+    follower = Follower(session.store, id, session.store.newest_cursor())
+    presenter = presenter_for(session, as_json=False, quiet=quiet)
+    try:
+        return watch(session, follower, presenter, until=until, seconds=seconds)
+    except TimedOut:
+        raise BurstError(
+            f"{id} is not over after {seconds:g} seconds",
+            why="it goes on in the background",
+            mend=f"`burst why {id}` says what it waits for, `burst wait {id}` waits on",
+        ) from None
+
+
+def _seconds(timeout: str | None) -> float | None:
+    from burst.core.units import parse_duration
+
+    if timeout is None:
+        return None
+    try:
+        return parse_duration(timeout)
+    except ValueError as error:
+        raise click.BadParameter(str(error), param_hint="--timeout") from error

@@ -1,0 +1,129 @@
+"""Following an experiment: what happened since the last look, as data, a line or JSON.
+
+Changes of state come from the store's log of events, so none is missed however short it was;
+validations come from the metric rows; what waits, and why, from the trials themselves.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from burst.cli import reading
+from burst.cli.reading import Picture
+from burst.cli.shapes import event_json, metric_row_json, reason_json
+from burst.core.metrics import merge
+from burst.core.model import Event, Experiment, Trial
+from burst.core.states import TrialState, is_terminal
+from burst.core.store.port import Store
+
+_TOLD = ("experiment.", "trial.", "checkpoint.", "node.")
+"""Beginnings of the names of events that a person is told of; JSON has them all."""
+
+
+@dataclass(frozen=True)
+class Happening:
+    """One thing that happened."""
+
+    type: str
+    """`event`, `validation` or `wait`."""
+    at: float
+    subject: str
+    name: str
+    """`trial.running`, `validation`, …"""
+    text: str
+    data: Mapping[str, Any]
+    """What `--json` prints of it."""
+
+    @property
+    def for_people(self) -> bool:
+        return self.type != "event" or self.name.startswith(_TOLD)
+
+
+@dataclass
+class Follower:
+    """Looks at one experiment again and again; each look costs what is live.
+
+    Args:
+        cursor: events after it are told; empty tells the whole story so far.
+    """
+
+    store: Store
+    experiment: str
+    cursor: str = ""
+    picture: Picture | None = None
+    _validations: dict[str, int] = field(default_factory=dict)
+    _waits: dict[str, str] = field(default_factory=dict)
+
+    def look(self, now: float) -> list[Happening]:
+        """Read what changed; returns what happened since the last look, oldest first."""
+        page = self.store.events(self.cursor, experiment=self.experiment)
+        self.cursor = page.cursor
+        if self.picture is None:
+            self.picture = reading.picture(self.store, self.experiment, now)
+        else:
+            self.picture = reading.refresh(self.store, self.picture, now)
+        happened = [_event(event) for event in page.events]
+        for trial in self.picture.trials:
+            happened += self._validated(trial)
+            happened += self._waiting(trial, now)
+        return sorted(happened, key=lambda one: one.at)
+
+    def _validated(self, trial: Trial) -> list[Happening]:
+        told = self._validations.get(trial.id, 0)
+        if trial.validations <= told:
+            return []
+        merged = merge(self.store.metrics(trial.id, "validation"))
+        rows = merged.get("validation", [])
+        # A trial that went back to a checkpoint validates the same batches again: those rows are
+        # merged into one, so count from the end.
+        fresh = rows[max(0, len(rows) - (trial.validations - told)) :]
+        self._validations[trial.id] = trial.validations
+        return [
+            Happening(
+                "validation",
+                row.at,
+                trial.id,
+                "validation",
+                "",
+                {
+                    "type": "validation",
+                    "trial": trial.id,
+                    **metric_row_json("validation", row),
+                },
+            )
+            for row in fresh
+        ]
+
+    def _waiting(self, trial: Trial, now: float) -> list[Happening]:
+        if trial.state is not TrialState.WAITING or trial.wait is None:
+            self._waits.pop(trial.id, None)
+            return []
+        if self._waits.get(trial.id) == trial.wait.text:
+            return []
+        self._waits[trial.id] = trial.wait.text
+        data = {
+            "type": "wait",
+            "trial": trial.id,
+            "reason": reason_json(trial.wait),
+            "until": trial.wait_until,
+        }
+        return [Happening("wait", now, trial.id, "wait", str(trial.wait), data)]
+
+
+def settled(picture: Picture) -> bool:
+    """Whether nothing more will happen by itself: over, or paused with every slot given back."""
+    if picture.over:
+        return True
+    busy = any(t.live for t in picture.trials)
+    return str(picture.experiment.state) == "paused" and not busy
+
+
+def succeeded(record: Experiment | Trial) -> bool:
+    return is_terminal(record.state) and str(record.state) in ("completed", "stopped")
+
+
+def _event(event: Event) -> Happening:
+    return Happening("event", event.at, event.subject, event.name, event.text,
+                     {"type": "event", **event_json(event)})  # fmt: skip

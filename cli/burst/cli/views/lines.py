@@ -1,0 +1,30 @@
+"""What happened, one line each, for a terminal that scrolls and for logs of CI."""
+
+from __future__ import annotations
+
+from rich.text import Text
+
+from burst.cli.following import Happening
+from burst.cli.views import text
+
+
+def happening(one: Happening, experiment: str, metric: str) -> Text:
+    """`17:40:05  t0000  validation_loss 0.0931  accuracy 0.975  at batch 840`."""
+    subject = one.subject.removeprefix(experiment + ".")
+    line = Text(text.clock_time(one.at), style=text.FAINT)
+    line.append(f"  {subject.ljust(5)}  ", style="default")
+    if one.type == "validation":
+        shown = text.metrics(_floats(one.data["metrics"]), metric, most=6)
+        return line.append(shown, style="default").append(f"  at batch {one.data['batches']}")
+    if one.type == "wait":
+        return line.append("○ waits  ", style="yellow").append(one.text, style="default")
+    state = one.name.rpartition(".")[2]
+    if one.name.startswith(("trial.", "experiment.")):
+        line.append_text(text.state(state))
+    else:
+        line.append(f"· {state.replace('_', ' ')}", style="default")
+    return line.append(f"  {one.text}") if one.text else line
+
+
+def _floats(values: dict[str, float | int | str | None]) -> dict[str, float]:
+    return {name: float(value) for name, value in values.items() if value is not None}
