@@ -67,7 +67,7 @@ class DigitsTrial(PyTorchTrial):
         self.optimizer = context.wrap_optimizer(
             torch.optim.AdamW(self.model.parameters(), lr=hp["lr"])
         )
-        schedule = torch.optim.lr_scheduler.CosineAnnealingLR(self.optimizer, T_max=564)
+        schedule = torch.optim.lr_scheduler.CosineAnnealingLR(self.optimizer, T_max=552)
         context.wrap_lr_scheduler(schedule, LRScheduler.StepMode.STEP_EVERY_OPTIMIZER_STEP)
 
     def build_training_data_loader(self) -> DataLoader:
