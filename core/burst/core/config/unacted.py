@@ -1,0 +1,62 @@
+"""What is accepted in a file and not acted on yet. Work that makes a field count removes its line.
+
+A field is named only where it differs from its default: then something was asked for.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Any
+
+from burst.core.config.experiment import ExperimentConfig
+
+
+def _set(_: Any) -> bool:
+    return True
+
+
+def _halving(value: Any) -> bool:
+    return value in ("asha", "adaptive_asha")
+
+
+def _in_the_cloud(value: Any) -> bool:
+    return any(not source.startswith("env:") for source in value.values())
+
+
+UNACTED: Mapping[str, Callable[[Any], bool]] = {
+    "bind_mounts": _set,
+    "budget.deadline": _set,
+    "budget.usd": _set,
+    "environment.cuda": _set,
+    "environment.driver": _set,
+    "environment.image": _set,
+    "environment.secrets": _in_the_cloud,
+    "integrations.pachyderm": _set,
+    "integrations.webhooks": _set,
+    "log_policies": _set,
+    "pbs": _set,
+    "profiling": _set,
+    "resources.burst_after": _set,
+    "resources.devices": _set,
+    "resources.is_single_node": _set,
+    "resources.shm_size": _set,
+    "resources.weight": _set,
+    "retention.log_days": _set,
+    "searcher.name": _halving,
+    "slurm": _set,
+}
+
+
+def unacted(config: ExperimentConfig) -> tuple[str, ...]:
+    """Dotted names of what this file asks for and nothing acts on yet, in the table's order."""
+    return tuple(path for path, matters in UNACTED.items() if _asked(config, path, matters))
+
+
+def _asked(config: ExperimentConfig, path: str, matters: Callable[[Any], bool]) -> bool:
+    section: Any = config
+    *above, last = path.split(".")
+    for name in above:
+        section = getattr(section, name)
+    value = getattr(section, last)
+    default = type(section).model_fields[last].get_default(call_default_factory=True)
+    return (path == "searcher.name" or value != default) and matters(value)
