@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
+from burst.core.blobs import open_blobs
 from burst.core.clock import Clock, SystemClock
 from burst.core.config.experiment import ExperimentConfig
 from burst.core.launch import LaunchSpec, StopFlag
@@ -11,6 +12,7 @@ from burst.core.model import Allocation
 from burst.core.store import Store, open_store, update
 from burst.core.store.port import Fence, Put, Write
 from burst.harness.agreement import Alone, Together
+from burst.harness.checkpoints.engine import BlobCheckpointEngine, Identity
 from burst.harness.distributed import Place, join_gang
 from burst.harness.progress import Progress, StoreSink
 from burst.harness.reporting import Origin, Reporter
@@ -47,7 +49,14 @@ def connect(
         agreement=Together() if place.size > 1 else Alone(),
         progress=progress,
         reporter=reporter,
-        engine=None,
+        engine=BlobCheckpointEngine(
+            store,
+            open_blobs(spec.checkpoints_url),
+            Identity(spec.experiment, spec.trial, spec.attempt, spec.token),
+            gang,
+            clock,
+            warm_start=spec.latest_checkpoint,
+        ),
         asked=lambda: flag.is_set or terminated(),
         clock=clock,
         experiment=spec.experiment,

@@ -36,7 +36,7 @@ def environment(spec: Mapping[str, Any], environ: Mapping[str, str]) -> dict[str
         ),
     }
     defaults = {
-        # Sets of strings iterate in an order that this decides, and a resumed trial needs the same.
+        # Decides the order of sets of strings, which a resumed trial has to find the same.
         "PYTHONHASHSEED": str(spec["seed"] % 2**32),
         "CUBLAS_WORKSPACE_CONFIG": ":4096:8",
         "TOKENIZERS_PARALLELISM": "false",

@@ -1,4 +1,4 @@
-"""What a rank is connected to: its gang, the store, checkpoints, and whoever may ask it to stop."""
+"""What a rank is connected to: its gang, the store, checkpoints, and who may ask it to stop."""
 
 from __future__ import annotations
 
@@ -60,7 +60,7 @@ class Session:
         """Say something once to people: on stderr, and as an event of the trial."""
         if not self.chief:
             return
-        print(f"Warning: {text}", file=sys.stderr, flush=True)
+        self.say(f"Warning: {text}")
         if self.reporter is not None:
             self.reporter.event(
                 Event(
@@ -72,6 +72,10 @@ class Session:
                     data=data,
                 )
             )
+
+    def say(self, text: str) -> None:
+        if self.chief:
+            print(text, file=sys.stderr, flush=True)
 
     def flush(self, timeout: float) -> bool:
         """Make all reports durable; the same answer on every rank. Collective."""

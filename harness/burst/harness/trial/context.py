@@ -34,7 +34,7 @@ class Setting:
     seed: int = 0
     device: str = "cpu"
     mode: Mode = "seeded"
-    optimizations: Optimizations = Optimizations()
+    optimizations: Optimizations = field(default_factory=Optimizations)
 
 
 class PyTorchTrialContext:
@@ -102,13 +102,13 @@ class PyTorchTrialContext:
 
     def wrap_lr_scheduler(self, lr_scheduler: Any, step_mode: StepMode, frequency: int = 1) -> Any:
         """Hand over a scheduler of a wrapped optimizer; the loop steps it as `step_mode` says."""
-        if isinstance(lr_scheduler, torch.optim.lr_scheduler.ReduceLROnPlateau):
-            if step_mode is not StepMode.MANUAL_STEP:
-                raise TrialError(
-                    "ReduceLROnPlateau steps on a metric",
-                    mend="use LRScheduler.StepMode.MANUAL_STEP and call its step(metric), for "
-                    "example in on_validation_end",
-                )
+        on_metric = isinstance(lr_scheduler, torch.optim.lr_scheduler.ReduceLROnPlateau)
+        if on_metric and step_mode is not StepMode.MANUAL_STEP:
+            raise TrialError(
+                "ReduceLROnPlateau steps on a metric",
+                mend="use LRScheduler.StepMode.MANUAL_STEP and call its step(metric), for "
+                "example in on_validation_end",
+            )
         wrapped = self.optimizers.find(lr_scheduler.optimizer)
         self.schedulers.append((LRScheduler(lr_scheduler, step_mode, frequency), wrapped))
         return lr_scheduler
@@ -138,7 +138,8 @@ class PyTorchTrialContext:
     def backward(self, loss: torch.Tensor, *args: Any, **kwargs: Any) -> None:
         """`loss.backward`, scaled where `experimental.use_amp()` or fp16 is on."""
         scaler = self.experimental.scaler
-        (loss if scaler is None else scaler.scale(loss)).backward(*args, **kwargs)
+        scaled: Any = loss if scaler is None else scaler.scale(loss)
+        scaled.backward(*args, **kwargs)
 
     def step_optimizer(
         self,
@@ -165,7 +166,7 @@ class PyTorchTrialContext:
     def autocast_forward_pass(self, model: nn.Module) -> nn.Module:
         """Run a model's forward under `torch.autocast`."""
         kind = torch.float16 if self.device.type == "cuda" else torch.bfloat16
-        model.forward = torch.autocast(self.device.type, dtype=kind)(model.forward)  # type: ignore[method-assign]
+        model.forward = torch.autocast(self.device.type, dtype=kind)(model.forward)
         return model
 
     def to_device(self, data: Any) -> Any:

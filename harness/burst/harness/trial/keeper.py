@@ -30,6 +30,7 @@ class Keeper:
         self._surroundings = surroundings
         self._saved: int | None = None
         self._restored: Restored | None = None
+        self._notes: list[str] = []
 
     # --- saving -----------------------------------------------------------------------------
 
@@ -80,7 +81,7 @@ class Keeper:
 
     def _warn(self, problems: list[str]) -> None:
         for problem in problems:
-            self._session.warn("checkpoint.failed", problem)
+            self._session.say(f"Warning: {problem}")  # the engine keeps the event itself
 
     # --- restoring --------------------------------------------------------------------------
 
@@ -95,9 +96,11 @@ class Keeper:
         shared = restored.shared
         for callback in self._state.callbacks.values():
             callback.on_checkpoint_load_start(shared)
+        if restored.warm:
+            self._state.load_models(shared)
+            return restored.checkpoint
         self._state.load_shared(shared)
-        if restored.own is not None:
-            self._state.load_own(restored.own)
+        self._notes = self._load_own(restored)
         loop = shared["loop"]
         self.validated, self.metrics = loop["validated"], loop["metrics"]
         self.seconds = loop["seconds"]
@@ -110,19 +113,29 @@ class Keeper:
             self._session.restored(restored.checkpoint, self._state.context.batch)
         return restored.checkpoint
 
+    def _load_own(self, restored: Restored) -> list[str]:
+        """Take on this rank's half; returns what of it another number of ranks makes void."""
+        own, same = restored.own, restored.ranks == self._session.distributed.size
+        if own is None:
+            return ["this rank has no random state of its own in the checkpoint"]
+        self._state.load_own(own, gradients=same)
+        if same or not any(own["gradients"]):
+            return []
+        return ["gradients accumulated by another number of ranks are dropped"]
+
     def finish_restoring(self, seed: int | None) -> None:
         """Put the random states back, last of all; at a fresh start, give every rank its own
         stream from `seed`. Says once what is not as it was."""
         rank = self._session.distributed.rank
-        restored, notes = self._restored, []
+        restored, notes = self._restored, self._notes
         if restored is not None and restored.own is not None:
-            notes = rng.restore(restored.own["rng"])
+            notes = notes + rng.restore(restored.own["rng"])
         elif seed is not None:
             seed_all(derive(seed, "rank", rank, self._state.context.batch))
         if restored is None:
             return
         self._restored = None
-        notes += envelope.differences(restored.envelope, self._surroundings)
+        notes = notes + envelope.differences(restored.envelope, self._surroundings)
         if notes:
             self._session.warn(
                 "trial.envelope",

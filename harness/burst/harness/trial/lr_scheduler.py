@@ -18,6 +18,9 @@ class StepMode(Enum):
     MANUAL_STEP = 4
 
 
+_Mode = StepMode
+
+
 class LRScheduler:
     """Wraps a torch scheduler so that the loop steps it; `context.wrap_lr_scheduler` makes one.
 
@@ -29,14 +32,12 @@ class LRScheduler:
     StepMode = StepMode
 
     def __init__(
-        self, scheduler: torch.optim.lr_scheduler.LRScheduler, step_mode: StepMode, frequency: int
+        self, scheduler: torch.optim.lr_scheduler.LRScheduler, step_mode: _Mode, frequency: int
     ) -> None:
         """`frequency`: step at every so many of what `step_mode` counts."""
         if not isinstance(step_mode, StepMode):
-            raise TrialError(
-                f"{step_mode!r} is not a step mode",
-                mend=f"one of {', '.join(f'LRScheduler.StepMode.{mode.name}' for mode in StepMode)}",
-            )
+            modes = ", ".join(f"LRScheduler.StepMode.{mode.name}" for mode in StepMode)
+            raise TrialError(f"{step_mode!r} is not a step mode", mend=f"use one of {modes}")
         if frequency < 1:
             raise TrialError(f"a scheduler cannot step every {frequency} times")
         self._scheduler = scheduler

@@ -31,10 +31,11 @@ def restore(optimizer: torch.optim.Optimizer, state: Mapping[str, Any]) -> None:
         return
     saved = state["param_groups"]
     sizes = [len(group["params"]) for group in optimizer.param_groups]
-    if sizes != [len(group["params"]) for group in saved]:
+    before = [len(group["params"]) for group in saved]
+    if sizes != before:
         raise TrialError(
             f"the checkpoint's {type(optimizer).__name__} has other parameters",
-            why=f"its groups have {[len(g['params']) for g in saved]} parameters, this one's {sizes}",
+            why=f"its groups have {before} parameters, this one's {sizes}",
             mend="start a new trial, or make the optimizer as it was made",
         )
     parameters: dict[Any, torch.Tensor] = {}

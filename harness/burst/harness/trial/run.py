@@ -94,7 +94,7 @@ def max_length(config: ExperimentConfig) -> Length:
     if searcher.max_length is not None:
         return searcher.max_length
     if isinstance(searcher, AshaSearcher | AdaptiveAshaSearcher) and searcher.max_time is not None:
-        unit = Unit.EPOCHS if searcher.time_metric.startswith("epoch") else Unit.BATCHES
+        unit = Unit.EPOCHS if (searcher.time_metric or "").startswith("epoch") else Unit.BATCHES
         return Length(amount=searcher.max_time, unit=unit)
     raise ConfigError(
         "the experiment does not say how long a trial trains",

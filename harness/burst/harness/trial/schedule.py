@@ -45,7 +45,7 @@ class Schedule:
     _marks: dict[Wish, float] = field(default_factory=dict)
 
     def next_boundary(self, batches: int) -> int | None:
-        """The first batch beyond `batches` after which the count of batches makes something due."""
+        """The first batch beyond `batches` after which something is due by count."""
         periods = (self.periods.report, self.periods.validate, self.periods.checkpoint)
         found = [period.next(batches) for period in periods]
         found.append(self.target)

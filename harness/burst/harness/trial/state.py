@@ -67,14 +67,11 @@ class TrialState:
             TrialError: if the trial's code no longer makes what was saved.
         """
         context = self.context
-        _same_number("models", state["models"], len(context.models))
         _same_number("optimizers", state["optimizers"], len(context.optimizers))
         _same_number("learning-rate schedulers", state["lr_schedulers"], len(context.schedulers))
         _same_number("gradient scalers", state["scalers"], len(context.scalers))
-        for model, saved, modes in zip(
-            context.models, state["models"], state["modes"], strict=True
-        ):
-            load_model(model, saved)
+        self.load_models(state)
+        for model, modes in zip(context.models, state["modes"], strict=True):
             _set_modes(model, modes)
         for wrapped, saved, steps in zip(
             context.optimizers, state["optimizers"], state["steps"], strict=True
@@ -92,14 +89,26 @@ class TrialState:
         context.batch = context.initial_batch = state["batch"]
         context.stop_requested = state["stop_requested"]
 
-    def load_own(self, state: Mapping[str, Any]) -> None:
-        """Put back this rank's half, but for the random states, which come last of all."""
+    def load_models(self, state: Mapping[str, Any]) -> None:
+        """Put back parameters and buffers alone, as a warm start does."""
         context = self.context
-        for model, gradients, buffers in zip(
+        _same_number("models", state["models"], len(context.models))
+        for model, saved in zip(context.models, state["models"], strict=True):
+            load_model(model, saved)
+
+    def load_own(self, state: Mapping[str, Any], *, gradients: bool = True) -> None:
+        """Put back this rank's half, but for the random states, which come last of all.
+
+        Args:
+            gradients: whether accumulated gradients are of this very number of ranks.
+        """
+        context = self.context
+        for model, summed, buffers in zip(
             context.models, state["gradients"], state["buffers"], strict=True
         ):
             _set_buffers(model, buffers)
-            _set_gradients(model, gradients)
+            if gradients:
+                _set_gradients(model, summed)
         self.metrics.load_state(state["metrics"])
         for wrapped, saved in zip(context.reducers, state["reducers"], strict=True):
             wrapped.reducer.load_state_dict(saved)

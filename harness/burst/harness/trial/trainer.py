@@ -20,6 +20,8 @@ from burst.harness.trial.trial import PyTorchTrial, evaluates_batches
 from burst.harness.trial.units import Batch, Scale, TrainUnit, length_of, period_of
 from burst.harness.trial.validation import Validation
 
+HUNDRED_BATCHES = Batch(100)
+
 
 class Trainer:
     """Trains a PyTorchTrial: in an experiment, or in a script of its own.
@@ -38,7 +40,7 @@ class Trainer:
         checkpoint_period: TrainUnit | Literal["auto"] | None = None,
         validation_period: TrainUnit | None = None,
         max_length: TrainUnit | None = None,
-        reporting_period: TrainUnit | None = Batch(100),
+        reporting_period: TrainUnit | None = HUNDRED_BATCHES,
         checkpoint_policy: Policy = "best",
         latest_checkpoint: str | None = None,
         step_zero_validation: bool = False,

@@ -56,8 +56,8 @@ class PyTorchTrial(ABC):
         raise NotImplementedError
 
     def evaluation_reducer(self) -> ReducerSpec | Mapping[str, ReducerSpec]:
-        """How metrics of `evaluate_batch` are combined: one way for all, or one by name. A function
-        takes the list of the batches' values, of all ranks in order."""
+        """How metrics of `evaluate_batch` are combined: one way for all, or one by name. A
+        function takes the list of the batches' values, in the order of the data."""
         return Reducer.AVG
 
     def build_callbacks(self) -> dict[str, PyTorchCallback]:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Generator, Iterator, Mapping
 from contextlib import closing, contextmanager
 from typing import Any
 
@@ -89,14 +89,16 @@ class Validation:
             callback.on_validation_epoch_end([])
         return dict(gang.broadcast(metrics))
 
-    def _batches(self, rank: int, ranks: int) -> Iterator[Any]:
+    def _batches(self, rank: int, ranks: int) -> Generator[Any]:
         context = self._context
         source = self._loader.evaluation_batches(
             seed=context.get_trial_seed(), rank=rank, ranks=ranks
         )
-        with closing(source):
+        try:
             for batch in source:
                 yield context.to_device(batch) if context.auto_to_device else batch
+        finally:
+            getattr(source, "close", int)()
 
     @contextmanager
     def _own_randomness(self) -> Iterator[None]:
