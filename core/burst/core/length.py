@@ -59,7 +59,7 @@ class Length(BaseModel):
         if isinstance(value, dict):
             return _from_mapping(value)
         if isinstance(value, int | float) and not isinstance(value, bool):
-            raise ValueError(f"{value} has no unit; write `{value}ba` for batches, `{value}ep` …")
+            raise ValueError(f"{value} has no unit; write `{value}ba` or `{value}ep`")
         raise ValueError(f"a length is {_FORMS}")
 
     @model_validator(mode="after")

@@ -15,7 +15,7 @@ from typing import Annotated, Any, Literal, Union, get_args, get_origin
 from pydantic import TypeAdapter, ValidationError
 from pydantic.fields import FieldInfo
 
-from burst.core.config.document import Node, Report
+from burst.core.config.document import FLOAT, Node, Report
 from burst.core.config.experiment import Section
 from burst.core.config.problems import listed, nearest
 from burst.core.length import Length
@@ -41,6 +41,7 @@ class _Checker:
 
     def section(self, node: Node, model: type[Section]) -> None:
         fields = fields_of(model)
+        meant: list[str] = []
         if not isinstance(node.value, dict):
             names = ", ".join(list(fields)[:4]) + (", …" if len(fields) > 4 else "")
             self._report.wrong(node, f"{named(node)} is a mapping of {names}")
@@ -48,14 +49,14 @@ class _Checker:
         for name in list(node.value):
             child = node.value[name]
             if name not in fields:
-                self._stranger(node, child, name, model)
+                meant.append(self._stranger(node, child, name, model))
             elif child.value is None and not _takes_none(fields[name]):
                 del node.value[name]
             else:
                 field = fields[name]
                 self.value(child, field.annotation, field.metadata, field.discriminator)
         for name, field in fields.items():
-            if field.is_required() and name not in node.value:
+            if field.is_required() and name not in node.value and name not in meant:
                 self._missing(node, name, field)
 
     def _missing(self, node: Node, name: str, field: FieldInfo) -> None:
@@ -64,12 +65,13 @@ class _Checker:
         hint = f"it is one of {listed(options)}" if options else f"add `{name}: …`"
         self._report.wrong(node, f"`{path}` is missing", hint=hint)
 
-    def _stranger(self, node: Node, child: Node, name: str, model: type[Section]) -> None:
+    def _stranger(self, node: Node, child: Node, name: str, model: type[Section]) -> str:
         near, hint = self._strangers(node, name, model)
         of = f"`{node.path}`" if node.path else "this file"
         self._report.wrong(
             child, f"`{child.path}` is not a field of {of}", nearest=near, hint=hint, at_key=True
         )
+        return near
 
     def value(self, node: Node, annotation: Any, metadata: list[Any], tag: Any = None) -> None:
         annotation, metadata, tag = _unwrap(annotation, metadata, tag)
@@ -85,7 +87,8 @@ class _Checker:
         elif isinstance(node.value, list) and (many := _first(members, tuple)):
             for item in node.value:
                 self.value(item, get_args(many)[0], [])
-            self._constraints(node, many, metadata)
+            if not any(item.bad for item in node.value):
+                self._constraints(node, many, metadata)
         elif members and get_origin(members[0]) is dict:
             self._mapping(node, get_args(members[0])[1])
         elif members == [Any]:
@@ -136,6 +139,8 @@ class _Checker:
         if wanted:
             quote = isinstance(node.value, bool | int | float) and str in members
             hint = f'put it in quotes: "{node.shown}"' if quote else ""
+            if {int, float} & set(members) and _is_number(node.value):
+                hint = f"write it without quotes: {node.value}"
             if _first(members, tuple) and not quote and isinstance(node.value, str):
                 hint = f"write `[{node.shown}]`"
             near = _boolean(node.value) if members == [bool] else ""
@@ -185,6 +190,10 @@ def _below(node: Node, name: str) -> str:
 
 def _quoted(text: str) -> str:
     return f"`{text}`" if text else ""
+
+
+def _is_number(value: Any) -> bool:
+    return isinstance(value, str) and bool(FLOAT.match(value))
 
 
 def _boolean(value: Any) -> str:

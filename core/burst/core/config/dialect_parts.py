@@ -150,6 +150,9 @@ def searcher(root: Node, report: Report) -> None:
             name.value = "single"
             return
     _top_rung(root, report)
+    source = root.child("searcher", "source_trial_id")
+    if source and type(source.value) is int:
+        source.value = str(source.value)
     once = take(root, "searcher.stop_once")
     if once and isinstance(once.value, bool):
         new = "promote: false" if once.value else "promote: true"

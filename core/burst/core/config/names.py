@@ -24,7 +24,7 @@ def explain_stranger(node: Node, name: str, model: type[Section]) -> tuple[str, 
     old = old_names(node.path)
     near = nearest(name, [*own, *old])
     if near in old and near not in own:
-        return old[near], ""
+        return old[near], f"Determined's `{near}` is written so"
     return near, "" if near or len(own) > 10 else f"its fields are {listed(own)}"
 
 

@@ -38,7 +38,8 @@ class Place:
     width: int = 1
 
     def __str__(self) -> str:
-        return f"{self.source.name}:{self.line}:{self.column}"
+        where = f":{self.line}:{self.column}"
+        return self.source.name + ("" if self.source.override else where)
 
 
 @dataclass(frozen=True)
@@ -127,7 +128,8 @@ def _order(problem: Problem) -> tuple[bool, int, int]:
 
 def _excerpt(place: Place, advice: str) -> list[str]:
     """The line with a caret under the mistake, and the advice below."""
-    gutter = " " * (len(str(place.line)) + 2)
+    label = place.source.name if place.source.override else str(place.line)
+    gutter = " " * (len(label) + 2)
     tail = [f"{gutter}  = {advice}"] if advice else []
     if place.line > len(place.source.lines):
         return tail
@@ -139,7 +141,7 @@ def _excerpt(place: Place, advice: str) -> list[str]:
     before = _columns(shown[: start - cut])
     marked = max(1, _columns(shown[start - cut : start - cut + place.width]))
     return [
-        f"  {place.line} | {shown}",
+        f"  {label} | {shown}",
         f"{gutter} | {' ' * before}{'^' * marked}",
         *(f"{gutter} = {advice}" for _ in tail),
     ]

@@ -57,7 +57,7 @@ def _check_range(node: Node, report: Report) -> None:
         return
     if not low < high:
         least = node.child("minval") or node
-        report.wrong(least, f"`{node.path}`: minval must be less than maxval, {low} is not")
+        report.wrong(least, f"`{node.path}`: minval {low} is not less than maxval {high}")
     elif _value(node, "type") == "log" and not _power_is_finite(node, low, high):
         report.wrong(
             node,
@@ -180,7 +180,9 @@ def _search_length(root: Node, report: Report) -> None:
         report.wrong(
             searcher,
             f"`searcher.max_length` is missing: {of} has to know how long to train",
-            hint="write `max_length: 10ep`, `500ba` or `2h`",
+            hint="write `max_length: 10ep`, `500ba` or `2h`"
+            if searcher.key
+            else "write `searcher: {name: single, max_length: 10ep}`",
         )
 
 
