@@ -87,7 +87,6 @@ class TrialState:
             if name in state["callbacks"]:
                 callback.load_state_dict(state["callbacks"][name])
         context.batch = context.initial_batch = state["batch"]
-        context.stop_requested = state["stop_requested"]
 
     def load_models(self, state: Mapping[str, Any]) -> None:
         """Put back parameters and buffers alone, as a warm start does."""

@@ -1,0 +1,121 @@
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from burst.core.model import ExitKind
+from burst.harness import Batch, PyTorchTrialContext
+from tests.harness.trial.lab import EPOCH, Lab, Result, TinyTrial
+
+LENGTH = 2 * EPOCH
+
+
+def _train(folder: Path, leave_after: tuple[int, ...], **kwargs: Any) -> tuple[Lab, Result]:
+    lab = Lab(folder)
+    for batch in leave_after:
+        result = lab.attempt(leave_after=batch, **kwargs)
+        assert result.outcome.kind is ExitKind.DRAINED
+        assert result.outcome.batches == batch
+        assert result.outcome.durable
+    return lab, lab.attempt(**kwargs)
+
+
+def _same(one: tuple[Lab, Result], other: tuple[Lab, Result]) -> None:
+    assert one[1].outcome.kind is ExitKind.COMPLETED
+    assert one[1].state == other[1].state
+    for group in ("training", "validation"):
+        assert one[0].rows(group) == other[0].rows(group)
+
+
+def test_an_uninterrupted_run_is_the_same_twice(tmp_path: Path) -> None:
+    _same(_train(tmp_path / "a", ()), _train(tmp_path / "b", ()))
+
+
+@pytest.mark.parametrize("batch", range(1, LENGTH))
+def test_a_run_drained_at_any_batch_ends_as_if_it_never_was(tmp_path: Path, batch: int) -> None:
+    _same(_train(tmp_path / "a", (batch,)), _train(tmp_path / "b", ()))
+
+
+def test_a_run_drained_many_times_ends_as_if_it_never_was(tmp_path: Path) -> None:
+    _same(_train(tmp_path / "a", (1, 3, 4, 8, 11)), _train(tmp_path / "b", ()))
+
+
+def test_loader_workers_change_nothing(tmp_path: Path) -> None:
+    workers = {"hparams": {"workers": 2}}
+    _same(_train(tmp_path / "a", (5,), **workers), _train(tmp_path / "b", ()))
+
+
+@pytest.mark.parametrize("frequency", [1, 3])
+def test_accumulation_survives_a_drain_in_its_middle(tmp_path: Path, frequency: int) -> None:
+    _same(
+        _train(tmp_path / "a", (4, 8), frequency=frequency),
+        _train(tmp_path / "b", (), frequency=frequency),
+    )
+
+
+class Killed(Exception):
+    """Stands for SIGKILL: nothing that the loop would do on its way out may matter."""
+
+
+class _Dies(TinyTrial):
+    at = 0
+
+    def train_batch(self, batch: Any, epoch_idx: int, batch_idx: int) -> dict[str, Any]:
+        if batch_idx == self.at:
+            raise Killed
+        return super().train_batch(batch, epoch_idx, batch_idx)
+
+
+@pytest.mark.parametrize("batch", [2, 5, 6, 9])
+def test_a_run_killed_between_checkpoints_ends_as_if_it_never_was(
+    tmp_path: Path, batch: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    often = {"checkpoint_period": Batch(4)}
+    lab = Lab(tmp_path / "a")
+    monkeypatch.setattr(_Dies, "at", batch)
+    with pytest.raises(Killed):
+        lab.attempt(_Dies, **often)
+    _same((lab, lab.attempt(**often)), _train(tmp_path / "b", (), **often))
+
+
+def test_checkpoints_and_validations_do_not_change_training(tmp_path: Path) -> None:
+    often = Lab(tmp_path / "a").attempt(checkpoint_period=Batch(1), validation_period=Batch(1))
+    never = Lab(tmp_path / "b").attempt(validation_period=None)
+    assert often.state == never.state
+
+
+def test_float32_moments_of_bfloat16_parameters_survive(tmp_path: Path) -> None:
+    import torch
+
+    class Half(TinyTrial):
+        def __init__(self, context: PyTorchTrialContext) -> None:
+            super().__init__(context)
+            for parameter in self.model.parameters():
+                self.optimizer.state[parameter] = {
+                    "step": torch.tensor(1.0),
+                    "exp_avg": torch.full_like(parameter, 0.123456789, dtype=torch.float32),
+                    "exp_avg_sq": torch.zeros_like(parameter, dtype=torch.float32),
+                }
+                parameter.data = parameter.data.bfloat16()
+
+    from burst.harness.trial import optimizer_state
+
+    result = Lab(tmp_path).attempt(max_length=Batch(1), frequency=2)
+    trial = Half(PyTorchTrialContext(result.context.setting))
+    saved = optimizer_state.capture(trial.optimizer)
+    before = {k: dict(v) for k, v in saved["state"].items()}
+    optimizer_state.restore(trial.optimizer, saved)
+    after = optimizer_state.capture(trial.optimizer)["state"]
+    for number, values in before.items():
+        assert after[number]["exp_avg"].dtype is torch.float32
+        assert torch.equal(after[number]["exp_avg"], values["exp_avg"])
+
+
+def test_a_finished_trial_that_starts_again_has_nothing_to_do(tmp_path: Path) -> None:
+    lab, first = _train(tmp_path, ())
+    rows = lab.rows("validation")
+    again = lab.attempt()
+    assert again.outcome == first.outcome
+    assert lab.rows("validation") == rows
