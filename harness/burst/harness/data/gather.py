@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+from collections.abc import Sequence
 from typing import Any, Protocol
 
 import numpy as np
@@ -32,7 +33,7 @@ def gather_of(dataset: Any, padding: Padding | None = None) -> Gather | None:
     """
     if type(dataset) is Subset:
         inner = gather_of(dataset.dataset, padding)
-        return inner and _Selected(inner, np.asarray(dataset.indices, np.int64))
+        return inner and _selected(inner, dataset.indices, len(dataset.dataset))
     if type(dataset) is TensorDataset:
         return None if padding else _Tensors(dataset)
     if is_hugging_face(dataset) and _is_plain(dataset):
@@ -41,6 +42,12 @@ def gather_of(dataset: Any, padding: Padding | None = None) -> Gather | None:
         except CannotGather:
             return None
     return None
+
+
+def _selected(inner: Gather, indices: Sequence[int], size: int) -> Gather | None:
+    rows = np.asarray(indices, np.int64)
+    inside = rows.size and rows.min() >= 0 and rows.max() < size
+    return _Selected(inner, rows) if inside else None
 
 
 class _Selected:

@@ -100,10 +100,10 @@ def _through(loader: torch_data.DataLoader[Any]) -> Generator[Any, None, None]:
 def _explained(error: RuntimeError) -> Exception:
     """What torch's own errors about workers mean; any other error is the user's and stays."""
     text = str(error)
-    if text.startswith("DataLoader worker") and "exited unexpectedly" in text:
+    if text.startswith("DataLoader worker (pid"):
         return DataError(
             "a data loader worker process died",
-            why=text.splitlines()[0],
+            why=str(error.__cause__ or error).splitlines()[0],
             mend="look for the out-of-memory killer in the machine's log (`dmesg`) and lower "
             "num_workers or prefetch_factor; with num_workers=0 a crash in the dataset shows "
             "where it is",
