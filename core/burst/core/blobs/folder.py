@@ -50,20 +50,18 @@ class FolderBlobs:
             self._write(key, lambda file: shutil.copyfileobj(source, file, 2**20))
 
     def get(self, key: str) -> bytes:
-        with _errors(self._path(key)):
-            return self._path(key).read_bytes()
+        with self._reading(key) as file:
+            return file.read()
 
     def get_range(self, key: str, start: int, stop: int) -> bytes:
-        path = self._path(key)
-        with _errors(path), path.open("rb") as file:
+        with self._reading(key) as file:
             file.seek(start)
             return file.read(max(0, stop - start))
 
     def get_file(self, key: str, path: Path) -> None:
-        source = self._path(key)
-        with _errors(source), source.open("rb") as opened, _errors(path):
+        with self._reading(key) as source, _errors(path):
             path.parent.mkdir(parents=True, exist_ok=True)
-            write_whole(path, lambda file: shutil.copyfileobj(opened, file, 2**20))
+            write_whole(path, lambda file: shutil.copyfileobj(source, file, 2**20))
 
     def info(self, key: str) -> BlobInfo | None:
         path = self._path(key)
@@ -85,7 +83,7 @@ class FolderBlobs:
         with _errors(path):
             try:
                 path.unlink()
-            except (FileNotFoundError, NotADirectoryError):
+            except (FileNotFoundError, NotADirectoryError, IsADirectoryError):
                 return
             self._tidy(path.parent)
 
@@ -95,6 +93,17 @@ class FolderBlobs:
 
     def _path(self, key: str) -> Path:
         return self._root / check_key(key)
+
+    @contextmanager
+    def _reading(self, key: str) -> Iterator[BinaryIO]:
+        path = self._path(key)
+        with _errors(path):
+            try:
+                file = path.open("rb")
+            except (IsADirectoryError, NotADirectoryError):
+                raise NotFound(f"there is no {path}") from None
+            with file:
+                yield file
 
     def _write(self, key: str, write: Callable[[BinaryIO], object]) -> None:
         path = self._path(key)

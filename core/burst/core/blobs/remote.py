@@ -58,10 +58,14 @@ class FsspecBlobs:
             return bytes(fs.cat_file(self._path(key)))
 
     def get_range(self, key: str, start: int, stop: int) -> bytes:
+        found = self.info(key)
+        if found is None:
+            raise NotFound(f"there is no s3://{self._path(key)}")
+        stop = min(stop, found.size)
+        if start >= stop:
+            return b""
         with self._errors(key) as fs:
-            size = fs.info(self._path(key))["size"]
-            stop = min(stop, size)
-            return bytes(fs.cat_file(self._path(key), start, stop)) if start < stop else b""
+            return bytes(fs.cat_file(self._path(key), start=start, end=stop))
 
     def get_file(self, key: str, path: Path) -> None:
         with self._errors(key) as fs:

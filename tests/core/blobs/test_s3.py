@@ -1,0 +1,120 @@
+"""Blobs in S3 keep the whole contract, against a server on loopback."""
+
+from __future__ import annotations
+
+import itertools
+import logging
+import os
+from collections.abc import Iterator
+
+import pytest
+
+from burst.core.blobs import open_blobs
+from burst.core.blobs.remote import FsspecBlobs
+from burst.core.errors import NotFound, Unreachable, UsageError
+from burst.core.testing.blob_contract import BlobContract
+
+BUCKET = "burst-test"
+_prefixes = itertools.count()
+
+
+@pytest.fixture(scope="module")
+def server() -> Iterator[str]:
+    """The URL of an S3 of our own, with one bucket."""
+    import boto3
+    from moto.server import ThreadedMotoServer
+
+    logging.getLogger("werkzeug").setLevel(logging.ERROR)
+    with pytest.MonkeyPatch.context() as patch:
+        for name in ("AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY"):
+            patch.setenv(name, "testing")
+        patch.setenv("AWS_DEFAULT_REGION", "us-east-1")
+        moto = ThreadedMotoServer("127.0.0.1", 0, verbose=False)
+        moto.start()
+        host, port = moto.get_host_and_port()
+        url = f"http://{host}:{port}"
+        client = boto3.client("s3", endpoint_url=url)
+        client.create_bucket(Bucket=BUCKET)
+        client.close()
+        yield url
+        moto.stop()
+
+
+@pytest.fixture
+def blobs(server: str) -> FsspecBlobs:
+    return FsspecBlobs(f"s3://{BUCKET}/prefix/{next(_prefixes)}?endpoint_url={server}")
+
+
+class TestS3Blobs(BlobContract):
+    @pytest.fixture
+    def blobs(self, server: str) -> FsspecBlobs:
+        return FsspecBlobs(f"s3://{BUCKET}/prefix/{next(_prefixes)}?endpoint_url={server}")
+
+
+def test_the_server_may_be_named_by_the_environment(
+    server: str, blobs: FsspecBlobs, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    blobs.put("a", b"1")
+    monkeypatch.setenv("AWS_ENDPOINT_URL", server)
+    assert open_blobs(blobs.url.split("?")[0]).get("a") == b"1"
+
+
+def test_a_whole_bucket_may_hold_blobs(server: str) -> None:
+    blobs = open_blobs(f"s3://{BUCKET}?endpoint_url={server}")
+    blobs.put("top", b"1")
+    assert "top" in [info.key for info in blobs.list("")]
+    assert [info.key for info in blobs.list("to")] == ["top"]
+    blobs.delete("top")
+
+
+def test_a_list_of_more_than_one_page_is_whole(blobs: FsspecBlobs) -> None:
+    from moto.s3.models import s3_backends  # putting so many over HTTP would take seconds
+
+    backend = s3_backends["123456789012"]["aws"]
+    for number in range(1005):
+        key = blobs._path(f"{number:05d}").removeprefix(f"{BUCKET}/")
+        backend.put_object(BUCKET, key, b"")
+    assert [int(info.key) for info in blobs.list("")] == list(range(1005))
+
+
+def test_nothing_lies_on_this_machine(blobs: FsspecBlobs) -> None:
+    blobs.put("a", b"1")
+    assert blobs.local_path("a") is None
+
+
+def test_a_forked_child_opens_its_own_connections(blobs: FsspecBlobs) -> None:
+    blobs.put("a", b"1")
+    child = os.fork()
+    if child == 0:
+        status = 1
+        try:
+            blobs.put("b", blobs.get("a") + b"2")
+            status = 0
+        finally:
+            os._exit(status)
+    assert os.waitpid(child, 0)[1] == 0
+    assert blobs.get("b") == b"12"
+
+
+def test_a_bucket_that_is_not_there_is_named(server: str) -> None:
+    blobs = open_blobs(f"s3://no-such-bucket?endpoint_url={server}")
+    with pytest.raises(NotFound, match="no-such-bucket") as caught:
+        blobs.put("a", b"1")
+    assert "bucket" in caught.value.why
+
+
+def test_a_server_that_does_not_answer_is_unreachable(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("AWS_MAX_ATTEMPTS", "1")
+    blobs = open_blobs(f"s3://{BUCKET}?endpoint_url=http://127.0.0.1:9")
+    with pytest.raises(Unreachable, match="did not answer") as caught:
+        blobs.put("a", b"1")
+    assert "127.0.0.1:9" in caught.value.why
+
+
+def test_opening_costs_no_import_and_no_connection() -> None:
+    assert open_blobs("s3://bucket/x?endpoint_url=http://127.0.0.1:9").url.startswith("s3://")
+
+
+def test_an_option_that_is_not_known_is_a_usage_error() -> None:
+    with pytest.raises(UsageError, match="endpoint_uri"):
+        open_blobs("s3://bucket?endpoint_uri=http://127.0.0.1:9")
