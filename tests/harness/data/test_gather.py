@@ -57,7 +57,7 @@ def with_columns_cut_differently() -> datasets.Dataset:
     return datasets.Dataset(table.append_column("whole", pa.array(range(ROWS))))
 
 
-SHAPES = {
+SHAPES: dict[str, Any] = {
     "one chunk": in_one_chunk,
     "many chunks": in_many_chunks,
     "chunks that differ": with_columns_cut_differently,
@@ -208,7 +208,7 @@ def test_rows_of_tensors_and_of_subsets_are_gathered() -> None:
 def test_datasets_with_code_of_their_own_are_not_gathered() -> None:
     class Noisy(TensorDataset):
         def __getitem__(self, index: int) -> Any:
-            return super().__getitem__(index)
+            return super().__getitem__(index)  # type: ignore[no-untyped-call]
 
     tensors = Noisy(torch.arange(4))
     assert gather_of(tensors) is None

@@ -32,8 +32,9 @@ def gather_of(dataset: Any, padding: Padding | None = None) -> Gather | None:
         DataError: if a column of numbers has missing values.
     """
     if type(dataset) is Subset:
-        inner = gather_of(dataset.dataset, padding)
-        return inner and _selected(inner, dataset.indices, len(dataset.dataset))
+        whole: Any = dataset.dataset
+        inner = gather_of(whole, padding)
+        return inner and _selected(inner, dataset.indices, len(whole))
     if type(dataset) is TensorDataset:
         return None if padding else _Tensors(dataset)
     if is_hugging_face(dataset) and _is_plain(dataset):

@@ -51,7 +51,6 @@ class Permutation:
                 start = number * BLOCK
                 places = np.arange(start, min(start + BLOCK, self.size), dtype=np.uint64)
                 self._block = _walk(places, self.size, self._key)
-            self._block.flags.writeable = False
         return self._block
 
 

@@ -52,16 +52,17 @@ class Stream:
 
     def __init__(self, dataset: Any) -> None:
         self._dataset = dataset
+        self._is_hugging_face = hasattr(dataset, "_ex_iterable")
         # What `load_state_dict` takes to begin again, in an epoch that follows another.
-        self.beginning = copy.deepcopy(dataset.state_dict())
+        # Hugging Face's are told by None, and a state of theirs is of the last iteration.
+        self.beginning = None if self._is_hugging_face else copy.deepcopy(dataset.state_dict())
         self.keeps_place = not _has_shuffle_buffer(dataset)
         # Split by the user (`split_dataset_by_node`), it holds this rank's rows only.
         self.is_split = getattr(dataset, "_distributed", None) is not None
 
     def opened(self) -> Any:
         """Hugging Face's streams are read without moving the user's own; others as they are."""
-        is_hugging_face = hasattr(self._dataset, "_ex_iterable")
-        return copy.deepcopy(self._dataset) if is_hugging_face else self._dataset
+        return copy.deepcopy(self._dataset) if self._is_hugging_face else self._dataset
 
 
 class StreamReader(torch_data.IterableDataset[Any]):
