@@ -169,7 +169,7 @@ def fill(store: Store) -> None:
         DONE,
         state=TrialState.COMPLETED,
         done=Lengths(batches=1400, records=44_800, epochs=5.0, seconds=15.0),
-        checkpoint="ckpt-1m3k9zq4w9c",
+        checkpoint="ckpt-1m3k9zq4wdc",
     )
     put(
         store,

@@ -74,14 +74,15 @@ def show(session: Session, checkpoint: str, as_json: bool) -> None:
 def download(session: Session, checkpoint: str, folder: Path | None, as_json: bool) -> None:
     """Write a checkpoint as ordinary files: model.safetensors and what belongs to it.
 
-    FOLDER (default: the checkpoint's id) must be new or empty. Every file is verified on the way.
+    FOLDER is the checkpoint's id by default. Every byte is verified on the way; interrupted and
+    called again, it goes on where it was.
     --json prints an object: checkpoint, folder, files.
     """
     from burst.core.checkpoints.download import download
 
     found = _find(session, checkpoint)
     into = folder or Path(found.id)
-    with _progress(session, "downloading", found.size) as advance:
+    with _progress(session, "downloading") as advance:
         files = download(session.workspace.blobs, found, into, advance)
     if as_json:
         paths = [str(path) for path in files]
@@ -105,7 +106,7 @@ def verify(session: Session, checkpoint: str, as_json: bool) -> int:
     from burst.core.checkpoints.verify import verify
 
     found = _find(session, checkpoint)
-    with _progress(session, "verifying", found.size) as advance:
+    with _progress(session, "verifying") as advance:
         report = verify(session.workspace.blobs, found, advance)
     if as_json:
         problems = [{"key": problem.key, "text": problem.text} for problem in report.problems]
@@ -165,14 +166,14 @@ def _find(session: Session, ref: str) -> Checkpoint:
 
 
 @contextmanager
-def _progress(session: Session, doing: str, size: int) -> Iterator[Callable[[int], None]]:
-    """A bar over `size` bytes on stderr where a person watches; yields what advances it."""
+def _progress(session: Session, doing: str) -> Iterator[Callable[[int, int], None] | None]:
+    """A bar over bytes on stderr where a person watches; yields what is told how far it is."""
     if not session.err.is_terminal:
-        yield lambda _: None
+        yield None
         return
     from rich.progress import BarColumn, DownloadColumn, Progress, TextColumn, TransferSpeedColumn
 
     columns = (TextColumn(doing), BarColumn(), DownloadColumn(), TransferSpeedColumn())
     with Progress(*columns, console=session.err, transient=True) as bar:
-        task = bar.add_task(doing, total=size)
-        yield lambda count: bar.advance(task, count)
+        task = bar.add_task(doing, total=None)
+        yield lambda done, total: bar.update(task, completed=done, total=total)

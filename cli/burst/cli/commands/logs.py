@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from itertools import islice
 from typing import TYPE_CHECKING, TypedDict, Unpack
 
@@ -65,16 +65,19 @@ def logs(session: Session, id: str, **options: Unpack[LogOptions]) -> None:
         session.workspace.blobs, options["rank"], options["attempt"], options["launcher"]
     )
     printer = _Printer(session, tail_of, options["as_json"])
-    lines = tail_of.read(trials, unfinished=not options["follow"])
-    if head is not None:
-        lines = islice(lines, head)
-    elif tail is not None:
-        lines = iter(deque(lines, maxlen=tail))
-    printer.print(lines)
+    if not options["follow"] or tail is not None:
+        lines = tail_of.read(trials, unfinished=not options["follow"])
+        printer.print(_part(lines, head, tail))
     if options["follow"]:
         _follow(session, found, printer)
     elif not printer.printed:
         _tell_nothing(session, found.id, options["launcher"])
+
+
+def _part(lines: Iterator[Line], head: int | None, tail: int | None) -> Iterator[Line]:
+    if head is not None:
+        return islice(lines, head)
+    return lines if tail is None else iter(deque(lines, maxlen=tail))
 
 
 class _Printer:

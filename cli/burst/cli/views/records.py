@@ -128,7 +128,7 @@ def node_page(node: Node, allocations: Sequence[Allocation], now: float) -> Rend
             rows.append((name, f"{text.moment(date)}, {text.ago(date, now)} ago"))
     parts: list[RenderableType] = [facts(rows)]
     if node.facts:
-        found = [(name, text.value(value)) for name, value in text.flatten(node.facts).items()]
+        found = [(name, _fact(name, value)) for name, value in text.flatten(node.facts).items()]
         parts.append(section("What its agent found", facts(found)))
     if allocations:
         held = [(a.trial, text.state(a.state)) for a in allocations]
@@ -183,6 +183,14 @@ def devices(node: Node) -> str:
     """`4× NVIDIA H200`, `2× cpu`."""
     names = [slot.name or slot.device for slot in node.slots]
     return ", ".join(f"{names.count(name)}× {name}" for name in dict.fromkeys(names)) or "–"
+
+
+def _fact(name: str, value: object) -> str:
+    if isinstance(value, list):
+        return ", ".join(map(str, value)) or "none"
+    if isinstance(value, int) and name in ("memory", "disk_free"):
+        return text.size(value)
+    return text.value(value)
 
 
 def _exit(allocation: Allocation) -> Text:
