@@ -6,6 +6,7 @@ The tree is plain JSON but for marks, `{"$": [kind, ...]}`, which the harness ma
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterator
 from typing import Any
 
@@ -41,7 +42,7 @@ class StateFile(BaseModel):
     """The tree's tensor marks hold an index into these."""
 
     def encode(self) -> bytes:
-        return self.model_dump_json(exclude_none=True).encode()
+        return json.dumps(self.model_dump()).encode()
 
     @classmethod
     def decode(cls, data: bytes) -> StateFile:
@@ -50,8 +51,8 @@ class StateFile(BaseModel):
             Damaged: if these are not bytes of such a file.
         """
         try:
-            return cls.model_validate_json(data)
-        except ValidationError as error:
+            return cls.model_validate(json.loads(data))
+        except (ValueError, ValidationError) as error:
             raise Damaged("a state file is not one", why=str(error)) from error
 
 

@@ -18,6 +18,16 @@ ELEMENT_BYTES: Mapping[str, int] = {
     "C64": 8, "F64": 8, "I64": 8, "U64": 8, "F32": 4, "I32": 4, "U32": 4, "BF16": 2, "F16": 2,
     "I16": 2, "U16": 2, "BOOL": 1, "F8_E4M3": 1, "F8_E5M2": 1, "F8_E8M0": 1, "I8": 1, "U8": 1,
 }  # fmt: skip
+STORED_AS: Mapping[str, tuple[str, int]] = {
+    "bool": ("BOOL", 1), "uint8": ("U8", 1), "int8": ("I8", 1), "uint16": ("U16", 1),
+    "int16": ("I16", 1), "uint32": ("U32", 1), "int32": ("I32", 1), "uint64": ("U64", 1),
+    "int64": ("I64", 1), "float16": ("F16", 1), "bfloat16": ("BF16", 1), "float32": ("F32", 1),
+    "float64": ("F64", 1), "complex32": ("F16", 2), "complex64": ("C64", 1),
+    "complex128": ("F64", 2), "float8_e4m3fn": ("F8_E4M3", 1), "float8_e5m2": ("F8_E5M2", 1),
+    "float8_e8m0fnu": ("F8_E8M0", 1), "float8_e4m3fnuz": ("U8", 1), "float8_e5m2fnuz": ("U8", 1),
+    "float4_e2m1fn_x2": ("U8", 1),
+}  # fmt: skip
+"""By torch's name of a dtype: the type in the header, and how many of it make one element."""
 _LENGTH = struct.Struct("<Q")
 _ALIGN = 64
 _MAX_HEADER = 100_000_000  # the bound that the safetensors library has, too
@@ -40,6 +50,12 @@ class Entry:
     @property
     def stop(self) -> int:
         return self.start + self.size
+
+
+def entry_of(name: str, dtype: str, shape: tuple[int, ...]) -> Entry:
+    """The entry, not placed yet, of a tensor of the dtype that torch calls `dtype`."""
+    stored, width = STORED_AS[dtype]
+    return Entry(name, stored, shape if width == 1 else (*shape, width))
 
 
 def lay_out(

@@ -12,6 +12,9 @@ from burst.core.checkpoints.manifest import Damaged, FileEntry, Manifest
 from burst.core.errors import NotFound, Unreachable
 from burst.core.model import Checkpoint
 
+Progress = Callable[[int, int], None]
+"""Called with the bytes done so far, and with all there are."""
+
 
 @dataclass(frozen=True)
 class Problem:
@@ -27,7 +30,7 @@ class Report:
     files: int
     """Files looked at, the manifest included."""
     size: int
-    """Bytes read and hashed."""
+    """Bytes that they hold."""
     problems: tuple[Problem, ...]
 
     @property
@@ -38,12 +41,12 @@ class Report:
 def verify(
     blobs: Blobs,
     checkpoint: Checkpoint | Manifest,
-    progress: Callable[[int], None] | None = None,
+    progress: Progress | None = None,
 ) -> Report:
     """Read every file of a checkpoint. Changes nothing, and does not stop at the first problem.
 
     Args:
-        progress: called with the bytes read since the last call.
+        progress: called with the bytes read so far, and with all there are.
 
     Raises:
         Unreachable: if the blobs did not answer; that says nothing about the checkpoint.
@@ -59,11 +62,12 @@ def verify(
     size = 0
     for entry in manifest.files:
         try:
-            size += len(fetch(blobs, entry))
+            fetch(blobs, entry)
         except Damaged as error:
             problems.append(Problem(entry.key, _text(error)))
+        size += entry.size
         if progress:
-            progress(entry.size)
+            progress(size, manifest.size)
     return Report(manifest.id, 1 + len(manifest.files), size, tuple(problems))
 
 

@@ -24,7 +24,7 @@ from burst.core.checkpoints.tensorfile import read_header
 from burst.core.errors import BurstError
 from burst.harness.checkpoints import packs, tree
 from burst.harness.checkpoints.port import Tree
-from burst.harness.checkpoints.values import carrier_of, dtype_of, stride_of
+from burst.harness.checkpoints.values import carrier_of, dtype_of, name_of, stride_of
 
 T = TypeVar("T")
 
@@ -186,7 +186,7 @@ def _state_file(
     refs = [
         TensorRef(
             name=item.name,
-            dtype=str(item.tensor.dtype).removeprefix("torch."),
+            dtype=name_of(item.tensor.dtype),
             shape=tuple(item.tensor.shape),
             stride=stride_of(item.tensor),
             pieces=tuple(of_tensor),

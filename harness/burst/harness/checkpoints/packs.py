@@ -13,9 +13,9 @@ from dataclasses import dataclass
 
 import torch
 
-from burst.core.checkpoints.tensorfile import Entry, lay_out
+from burst.core.checkpoints.tensorfile import Entry, entry_of, lay_out
 from burst.harness.checkpoints.tree import NamedTensor
-from burst.harness.checkpoints.values import carrier_of, stored_as
+from burst.harness.checkpoints.values import carrier_of, name_of
 
 PACK_BYTES = 64 * 2**20
 OWN_FILE_BYTES = 4 * 2**20
@@ -80,11 +80,9 @@ class Image:
 def lay_out_pack(pack: Pack, tensors: Sequence[NamedTensor]) -> Image:
     entries = []
     for piece in pack:
-        dtype, shape = stored_as(tensors[piece.tensor].tensor)
-        width = shape[len(tensors[piece.tensor].tensor.shape) :]
-        entries.append(
-            Entry(piece.name, dtype, shape if piece.whole else (piece.stop - piece.start, *width))
-        )
+        tensor = tensors[piece.tensor].tensor
+        shape = tuple(tensor.shape) if piece.whole else (piece.stop - piece.start,)
+        entries.append(entry_of(piece.name, name_of(tensor.dtype), shape))
     header, placed = lay_out(entries)
     by_name = {piece.name: piece for piece in pack}
     places = tuple((by_name[entry.name], entry.start) for entry in placed)
@@ -101,7 +99,7 @@ def fill(image: Image, tensors: Sequence[NamedTensor], buffer: bytearray) -> mem
         if not piece.whole:
             tensor = tensor.reshape(-1)[piece.start : piece.stop]
         if tensor.dtype is not carrier_of(tensor.dtype):
-            tensor = tensor.resolve_conj().contiguous().view(carrier_of(tensor.dtype))
+            tensor = tensor.resolve_conj().view(carrier_of(tensor.dtype))
         target = torch.frombuffer(buffer, dtype=tensor.dtype, count=tensor.numel(), offset=offset)
         target.view(tensor.shape).copy_(tensor)
     return memoryview(buffer)[: image.size]

@@ -1,7 +1,7 @@
 """Tensors and arrays as bytes of known types: what can be stored, and under which name.
 
 Every dtype of torch whose elements are whole bytes has a place in safetensors, some of them under
-an assumed one (complex128 as pairs of F64); the skeleton remembers which it was.
+an assumed one (complex128 as pairs of F64); the state file remembers which it was.
 """
 
 from __future__ import annotations
@@ -12,34 +12,10 @@ from typing import Any
 import numpy as np
 import torch
 
+from burst.core.checkpoints.tensorfile import STORED_AS
 from burst.core.model import Json
 
-_STORED: dict[torch.dtype, tuple[str, int]] = {
-    torch.bool: ("BOOL", 1),
-    torch.uint8: ("U8", 1),
-    torch.int8: ("I8", 1),
-    torch.uint16: ("U16", 1),
-    torch.int16: ("I16", 1),
-    torch.uint32: ("U32", 1),
-    torch.int32: ("I32", 1),
-    torch.uint64: ("U64", 1),
-    torch.int64: ("I64", 1),
-    torch.float16: ("F16", 1),
-    torch.bfloat16: ("BF16", 1),
-    torch.float32: ("F32", 1),
-    torch.float64: ("F64", 1),
-    torch.complex32: ("F16", 2),
-    torch.complex64: ("C64", 1),
-    torch.complex128: ("F64", 2),
-    torch.float8_e4m3fn: ("F8_E4M3", 1),
-    torch.float8_e5m2: ("F8_E5M2", 1),
-    torch.float8_e8m0fnu: ("F8_E8M0", 1),
-    torch.float8_e4m3fnuz: ("U8", 1),
-    torch.float8_e5m2fnuz: ("U8", 1),
-    torch.float4_e2m1fn_x2: ("U8", 1),
-}
-"""The safetensors type and how many of it make one element."""
-
+_NAMES = {getattr(torch, name): name for name in STORED_AS if hasattr(torch, name)}
 _CARRIERS = {torch.float4_e2m1fn_x2: torch.uint8, torch.complex32: torch.int32}
 
 
@@ -64,10 +40,9 @@ def carrier_of(dtype: torch.dtype) -> torch.dtype:
     return _CARRIERS.get(dtype, dtype)
 
 
-def stored_as(tensor: torch.Tensor) -> tuple[str, tuple[int, ...]]:
-    """The dtype and the shape that the safetensors header gives for `tensor`."""
-    name, width = _STORED[tensor.dtype]
-    return name, tuple(tensor.shape) if width == 1 else (*tensor.shape, width)
+def name_of(dtype: torch.dtype) -> str:
+    """What torch calls `dtype`, and so the skeleton."""
+    return _NAMES[dtype]
 
 
 def check_tensor(tensor: torch.Tensor) -> None:
@@ -79,7 +54,7 @@ def check_tensor(tensor: torch.Tensor) -> None:
         raise Unrepresentable(f"its layout is {tensor.layout}; `to_dense()` makes it plain")
     if tensor.is_meta:
         raise Unrepresentable("it is on the meta device and has no values")
-    if tensor.dtype not in _STORED:
+    if tensor.dtype not in _NAMES:
         raise Unrepresentable(f"its dtype is {tensor.dtype}")
 
 
@@ -98,6 +73,8 @@ def stride_of(tensor: torch.Tensor) -> tuple[int, ...] | None:
     (channels_last, a transpose), so that kernels see the memory they saw; else None."""
     if tensor.is_contiguous():
         return None
+    if tensor.dtype in _CARRIERS:
+        tensor = tensor.resolve_conj().view(_CARRIERS[tensor.dtype])
     alike = torch.empty_like(tensor, device="meta", memory_format=torch.preserve_format)
     return tensor.stride() if alike.stride() == tensor.stride() else None
 

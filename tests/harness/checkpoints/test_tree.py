@@ -1,0 +1,256 @@
+"""Trees to JSON and tensors and back: equal in every bit, or refused by name."""
+
+from __future__ import annotations
+
+import enum
+import json
+import math
+import struct
+from collections import Counter, OrderedDict, defaultdict, deque
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from hypothesis.extra import numpy as hnp
+
+from burst.core.blobs import open_blobs
+from burst.core.checkpoints.tensorfile import STORED_AS
+from burst.core.errors import BurstError
+from burst.harness.checkpoints import tree
+from burst.harness.checkpoints.files import StateFiles
+from tests.harness.checkpoints.support import raw, same
+
+
+def through_json(value: Any) -> Any:
+    encoded = tree.encode(value, "shared")
+    return tree.decode(
+        json.loads(json.dumps(encoded.skeleton)), [t.tensor for t in encoded.tensors]
+    )
+
+
+def through_files(value: Any, folder: Path) -> Any:
+    blobs, files = open_blobs(f"file://{folder}"), StateFiles()
+    try:
+        half = files.write(blobs, "checkpoints/t/c", tree.encode(value, "shared"), {})
+        return files.read(blobs, half.state, {e.sha256: e for e in half.tensors})
+    finally:
+        files.close()
+
+
+_floats = st.floats() | st.integers(0, 2**64 - 1).map(
+    lambda bits: struct.unpack("d", struct.pack("Q", bits))[0]
+)
+_dtypes = (
+    hnp.integer_dtypes(endianness="?")
+    | hnp.unsigned_integer_dtypes(endianness="?")
+    | hnp.floating_dtypes(endianness="?", sizes=(16, 32, 64))
+    | hnp.complex_number_dtypes(endianness="?", sizes=(64, 128))
+    | hnp.boolean_dtypes()
+    | hnp.unicode_string_dtypes(min_len=1, max_len=4)
+    | hnp.byte_string_dtypes(min_len=1, max_len=4)
+    | hnp.datetime64_dtypes()
+    | hnp.timedelta64_dtypes()
+)
+_arrays = hnp.arrays(_dtypes, hnp.array_shapes(min_dims=0, max_dims=3, min_side=0, max_side=3))
+_leaves = (
+    st.none()
+    | st.booleans()
+    | st.integers()
+    | st.integers(min_value=2**60, max_value=2**200)
+    | _floats
+    | st.complex_numbers()
+    | st.text(st.characters())
+    | st.binary(max_size=40)
+    | st.binary(max_size=8).map(bytearray)
+    | _arrays
+    | _arrays.filter(lambda array: array.size > 0).map(lambda array: array.reshape(-1)[0])
+)
+_keys = st.text(max_size=5) | st.integers() | st.sampled_from(["$", "a.b", "", "0"])
+_trees = st.recursive(
+    _leaves,
+    lambda inner: (
+        st.lists(inner, max_size=3)
+        | st.lists(inner, max_size=3).map(tuple)
+        | st.dictionaries(_keys, inner, max_size=3)
+        | st.dictionaries(_keys, inner, max_size=3).map(OrderedDict)
+        | st.dictionaries(_keys, inner, max_size=3).map(lambda d: defaultdict(list, d))
+        | st.lists(inner, max_size=3).map(lambda items: deque(items, maxlen=5))
+    ),
+    max_leaves=12,
+)
+
+
+@given(_trees)
+def test_any_tree_comes_back_type_for_type_and_bit_for_bit(value: Any) -> None:
+    assert same(value, through_json(value))
+
+
+@settings(max_examples=30)
+@given(_trees)
+def test_any_tree_comes_back_through_files(tmp_path_factory: Any, value: Any) -> None:
+    assert same(value, through_files(value, tmp_path_factory.mktemp("blobs")))
+
+
+@pytest.mark.parametrize("name", STORED_AS)
+def test_every_dtype_comes_back_with_every_bit(name: str, tmp_path: Path) -> None:
+    dtype = getattr(torch, name)
+    torch.manual_seed(1)
+    bits = torch.randint(0, 256, (6 * dtype.itemsize,), dtype=torch.uint8)
+    if dtype is torch.bool:
+        bits %= 2
+    flat = bits.view(dtype)
+    shaped = {
+        "flat": flat,
+        "table": flat.view(2, 3),
+        "scalar": bits[: dtype.itemsize].view(dtype).view(()),
+        "none": flat[:0],
+        "none of many": flat[:0].view(0, 5),
+        "transposed": bits.view(2, 3 * dtype.itemsize).view(dtype).t(),
+    }
+    back = through_files(shaped, tmp_path)
+    for key, tensor in shaped.items():
+        assert (back[key].dtype, back[key].shape) == (tensor.dtype, tensor.shape)
+        assert raw(back[key]) == raw(tensor)
+    assert back["transposed"].stride() == shaped["transposed"].stride()
+
+
+def test_strided_expanded_and_conjugated_tensors_come_back_by_value(tmp_path: Path) -> None:
+    base = torch.arange(24.0).view(2, 3, 4)
+    views = [base[:, ::2], base.permute(2, 0, 1), torch.ones(1).expand(5), base[1, 2, 3]]
+    views += [torch.tensor([1 + 2j, 3 - 4j]).conj(), torch.tensor([1 + 2j]).conj().imag]
+    assert same(views, through_files(views, tmp_path))
+
+
+def test_the_memory_format_of_a_dense_tensor_is_kept(tmp_path: Path) -> None:
+    images = torch.rand(2, 3, 4, 5).to(memory_format=torch.channels_last)
+    back = through_files([images, images[:, :, ::2]], tmp_path)
+    assert back[0].is_contiguous(memory_format=torch.channels_last)
+    assert back[1].is_contiguous()
+
+
+def test_tied_tensors_are_stored_once_and_come_back_tied() -> None:
+    weight = torch.rand(4, 4)
+    other = weight.clone()
+    encoded = tree.encode(
+        {"a": weight, "b": weight.detach(), "c": other, "d": weight[:2]}, "shared"
+    )
+    assert len(encoded.tensors) == 3
+    back = tree.decode(encoded.skeleton, [item.tensor for item in encoded.tensors])
+    assert back["a"] is back["b"]
+    assert back["a"] is not back["c"]
+
+
+def test_parameters_and_what_requires_gradients_come_back_as_such(tmp_path: Path) -> None:
+    frozen = torch.nn.Parameter(torch.rand(2), requires_grad=False)
+    value = [torch.nn.Parameter(torch.rand(2)), frozen, torch.rand(2, requires_grad=True)]
+    assert same(value, through_files(value, tmp_path))
+    assert not through_json(value[0] * 2).requires_grad
+
+
+def test_a_state_dict_keeps_the_versions_of_its_modules() -> None:
+    state = torch.nn.Sequential(torch.nn.Linear(2, 2), torch.nn.BatchNorm1d(2)).state_dict()
+    back = through_json(state)
+    assert same(state, back)
+    assert back._metadata["1"]["version"] == 2
+
+
+def test_values_of_torch_and_python_that_are_no_tensors_come_back() -> None:
+    value = {
+        "size": torch.Size([2, 3]),
+        "dtype": torch.bfloat16,
+        "device": torch.device("cuda:1"),
+        "counter": Counter("burst"),
+        "set": {1, "a", (2, 3)},
+        "frozen": frozenset({None}),
+        "window": deque([1, 2], maxlen=2),
+        "long": bytes(range(256)) * 20,
+        "longer": bytearray(5000),
+        "keys": {1: "a", (1, "b"): 2, None: 3, b"x": 4, 2.5: 5, True: 6},
+        "fortran": np.asfortranarray(np.arange(6.0).reshape(2, 3)),
+        "reversed": np.arange(6)[::-2],
+    }
+    back = through_json(value)
+    assert same(value, back)
+    assert back["window"].maxlen == 2
+    assert back["fortran"].flags.f_contiguous
+
+
+class Colour(enum.IntEnum):
+    RED = 1
+
+
+@dataclass
+class Average:
+    total: float
+    window: torch.Tensor
+
+
+class Tagged(torch.Tensor):
+    pass
+
+
+def _cycle() -> list[Any]:
+    inner: list[Any] = []
+    inner.append({"again": inner})
+    return inner
+
+
+def _deep() -> Any:
+    value: Any = None
+    for _ in range(400):
+        value = [value]
+    return value
+
+
+@pytest.mark.parametrize(
+    ("value", "place", "words"),
+    [
+        ({"callbacks": {"ema": object()}}, "shared.callbacks.ema", "builtins.object"),
+        ({"a b": [0, {3: Colour.RED}]}, "shared['a b'][1][3]", "Colour"),
+        ([np.array([None])], "shared[0]", "numpy.ndarray"),
+        ([np.zeros(2, "i4,f8")], "shared[0]", "numpy.ndarray"),
+        ([torch.eye(2).to_sparse()], "shared[0]", "to_dense()"),
+        ([torch.empty(2, device="meta")], "shared[0]", "meta"),
+        ([torch.rand(2).as_subclass(Tagged)], "shared[0]", "Tagged"),
+        ([lambda: None], "shared[0]", "function"),
+        ({Colour.RED: 1}, "shared", "key of a dict"),
+        (defaultdict(lambda: 0), "shared", "default_factory"),
+        (_cycle(), "shared[0].again", "contains itself"),
+        (_deep(), "shared[0][0]", "deeper"),
+    ],
+)
+def test_what_cannot_be_held_is_refused_by_its_place_and_type(
+    value: Any, place: str, words: str
+) -> None:
+    with pytest.raises(BurstError) as caught:
+        tree.encode(value, "shared")
+    assert place in caught.value.what
+    assert words in str(caught.value)
+    assert "register_state_type" in caught.value.mend
+
+
+def test_a_registered_type_comes_back_wherever_it_lies() -> None:
+    tree.register_state_type(
+        Average, lambda a: {"total": a.total, "window": a.window}, lambda t: Average(**t)
+    )
+    back = through_json({"ema": [Average(math.inf, torch.arange(3))]})
+    assert isinstance(back["ema"][0], Average)
+    assert back["ema"][0].total == math.inf
+    assert torch.equal(back["ema"][0].window, torch.arange(3))
+
+
+def test_a_type_that_is_not_registered_where_it_is_read_is_named() -> None:
+    with pytest.raises(BurstError, match=r"app\.Ema.*not registered"):
+        tree.decode({"$": ["object", "app.Ema", 1]}, [])
+
+
+def test_tensors_of_temporary_memory_are_never_taken_for_one_another() -> None:
+    tree.register_state_type(Average, lambda a: [a.window + a.total], lambda t: Average(0, t[0]))
+    value = [Average(float(n), torch.zeros(1000)) for n in range(20)]
+    back = through_json(value)
+    assert [int(item.window[0]) for item in back] == list(range(20))
