@@ -67,8 +67,10 @@ def _make_home(home: Path) -> None:
 
 
 def _cluster_of(cwd: Path) -> ClusterConfig:
-    if not any((folder / "burst.yaml").is_file() for folder in (cwd, *cwd.parents)):
+    # Reading the file needs YAML and more, for which those who have none should not wait.
+    if not any((folder / "burst.yaml").is_file() for folder in (cwd, *cwd.absolute().parents)):
         return ClusterConfig()
-    from burst.core.config.load import find_cluster
+    from burst.core.config.load import find_cluster, load_cluster
 
-    return find_cluster(cwd)
+    path = find_cluster(cwd)
+    return load_cluster(path) if path else ClusterConfig()
