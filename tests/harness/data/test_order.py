@@ -64,3 +64,14 @@ def test_evaluation_deals_the_batches_of_one_rank_without_duplicates(ranks: int)
     ]
     assert [parts[i % ranks][i // ranks] for i in range(len(whole))] == whole
     assert sorted(row for batch in whole for row in batch) == list(range(23))
+
+
+def test_rows_looked_up_together_are_those_of_each_batch() -> None:
+    rows = 50_000
+    dealt = deal(rows, 10, 1, 3)
+    order = Shuffled(rows, seed=5).at(2, np.arange(rows))
+    for batch in (0, 818, 819, 820, 1665, dealt.batches_per_epoch - 1, 5):
+        ticket = dealt.ticket(2, batch)
+        assert np.array_equal(ticket.rows, order[ticket.first : ticket.first + len(ticket.rows)])
+        if batch < 1666:
+            assert (ticket.first, len(ticket.rows)) == (batch * 30 + 10, 10)

@@ -33,11 +33,11 @@ class SampledOrder:
         self._rows: Rows = np.empty(0, np.int64)
         self.size = self._draws.size
 
-    def take(self, epoch: int, start: int, stop: int) -> Rows:
+    def at(self, epoch: int, places: Rows) -> Rows:
         if epoch != self._epoch:
             self._rows = row_numbers(self._draws.of(epoch), self._limit)
             self._epoch = epoch
-        return self._rows[start:stop]
+        return self._rows[places]
 
 
 class SampledDeal:
