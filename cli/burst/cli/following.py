@@ -6,7 +6,7 @@ validations come from the metric rows; what waits, and why, from the trials them
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -20,6 +20,9 @@ from burst.core.store.port import Store
 
 _TOLD = ("experiment.", "trial.", "checkpoint.", "node.")
 """Beginnings of the names of events that a person is told of; JSON has them all."""
+
+
+_PAGE = 1000
 
 
 @dataclass(frozen=True)
@@ -58,17 +61,26 @@ class Follower:
 
     def look(self, now: float) -> list[Happening]:
         """Read what changed; returns what happened since the last look, oldest first."""
-        page = self.store.events(self.cursor, experiment=self.experiment)
-        self.cursor = page.cursor
+        attaching = self.picture is None and bool(self.cursor)
+        happened = [_event(event) for event in self._events()]
         if self.picture is None:
             self.picture = reading.picture(self.store, self.experiment, now)
         else:
             self.picture = reading.refresh(self.store, self.picture, now)
-        happened = [_event(event) for event in page.events]
+        if attaching:
+            self._validations = {t.id: t.validations for t in self.picture.trials}
         for trial in self.picture.trials:
             happened += self._validated(trial)
             happened += self._waiting(trial, now)
         return sorted(happened, key=lambda one: one.at)
+
+    def _events(self) -> Iterator[Event]:
+        while True:
+            page = self.store.events(self.cursor, limit=_PAGE, experiment=self.experiment)
+            self.cursor = page.cursor
+            yield from page.events
+            if len(page.events) < _PAGE:
+                return
 
     def _validated(self, trial: Trial) -> list[Happening]:
         told = self._validations.get(trial.id, 0)

@@ -49,7 +49,8 @@ def watch(
             if tail is not None:
                 presenter.log(tail.read(picture.trials, unfinished=over), tail)
             presenter.show(picture, happened)
-            if over:
+            if over:  # what was committed between the reading of the events and of the picture
+                presenter.show(picture, follower.look(clock.now()))
                 return picture
             if driver is not None and driver.error is not None:
                 raise driver.error
