@@ -50,7 +50,7 @@ MOVES = (
 )
 
 IGNORED: Mapping[str, str] = {
-    "debug": "every command takes --verbose instead",
+    "debug": "it was for Determined's own logs",
     "data_layer": "data is read by the trial's own code",
     "internal": "it belongs to Determined's master",
     "security": "it belongs to Determined's master",

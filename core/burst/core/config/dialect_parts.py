@@ -192,7 +192,7 @@ def storage(root: Node, report: Report) -> None:
         report.wrong(node, "`checkpoint_storage` is a mapping with a `type`")
         return
     for name in ("propagation", "checkpoint_path", "tensorboard_path"):
-        if (old := node.value.pop(name, None)) and old.value is not None:
+        if (old := node.value.pop(name, None)) and old.value not in (None, "rprivate"):
             report.warn(old, f"`{old.path}` is ignored: trials are processes, not containers")
     container = node.value.pop("container_path", None)
     host, below = node.value.pop("host_path", None), node.value.pop("storage_path", None)

@@ -28,6 +28,7 @@ FLOAT = re.compile(
     r"^(?:[-+]?(?:\.[0-9]+|[0-9]+(?:\.[0-9]*)?)(?:[eE][-+]?[0-9]+)?"
     r"|[-+]?\.(?:inf|Inf|INF)|\.(?:nan|NaN|NAN))$"
 )
+_SURROGATE = re.compile("[\ud800-\udfff]")
 _MERGE = re.compile(r"^<<$")
 
 
@@ -100,7 +101,7 @@ class Report:
     """What was found on the way: mistakes, and what only needs a word."""
 
     problems: list[Problem] = field(default_factory=list)
-    warnings: list[str] = field(default_factory=list)
+    notes: list[tuple[int, str]] = field(default_factory=list)
 
     def wrong(
         self, node: Node, message: str, *, nearest: str = "", hint: str = "", at_key: bool = False
@@ -113,7 +114,13 @@ class Report:
         node.bad = True
 
     def warn(self, node: Node, message: str) -> None:
-        self.warnings.append(f"{node.key or node.place}: {message}")
+        place = node.key or node.place
+        self.notes.append((place.line, f"{place}: {message}"))
+
+    @property
+    def warnings(self) -> tuple[str, ...]:
+        """What only needs a word, in the order of the file."""
+        return tuple(text for _, text in sorted(self.notes, key=lambda note: note[0]))
 
 
 def read_yaml(text: str, source: Source, report: Report, shift: int = 0) -> Node | None:
@@ -189,7 +196,7 @@ class _Builder:
                 where = Node(None, place, path)
                 self._report.wrong(where, "a key is one word, not a list or a mapping")
                 continue
-            name = str(key.value)
+            name = self._text(key.value, Node(None, place, path))
             node = self.build(value, _join(path, name), place)
             if name in own:
                 first = own[name].key
@@ -232,7 +239,17 @@ class _Builder:
                 return None
         if kind != "str":
             self._report.wrong(node, f"the tag `{raw.tag}` means nothing here", hint="remove it")
-        return text
+        return self._text(text, node)
+
+    def _text(self, text: str, node: Node) -> str:
+        """Text whose escaped surrogate pairs, JSON's way of writing a character, are joined."""
+        if not _SURROGATE.search(text):
+            return text
+        try:
+            return text.encode("utf-16", "surrogatepass").decode("utf-16")
+        except UnicodeDecodeError:
+            self._report.wrong(node, "an escape in this text is half a character")
+            return ""
 
     def _place(self, raw: yaml.Node) -> Place:
         start, end = raw.start_mark, raw.end_mark
@@ -271,8 +288,8 @@ _SYNTAX = (
         "mend its indentation",
     ),
     (r"could not find expected ':'", "a key without a `:`", "write `key: value`"),
-    (r"expected ',' or '\}'", "a `{` is not closed", "close it with `}`, or add a comma"),
-    (r"expected ',' or '\]'", "a `[` is not closed", "close it with `]`, or add a comma"),
+    (r"expected ',' or '\}'", "a `{` is not closed", "close it with `}`"),
+    (r"expected ',' or '\]'", "a `[` is not closed", "close it with `]`"),
     (r"unexpected end of stream", "a quoted text is not closed", "close it"),
     (r"but found another document", "a second document begins here", "a file holds one"),
 )
@@ -287,7 +304,10 @@ def _syntax(error: yaml.MarkedYAMLError, source: Source, shift: int) -> Problem:
     )
     opened = error.context_mark
     if opened and message.endswith("is not closed"):
-        mark = opened
+        if mark and mark.line == opened.line and mark.column < len(source.lines[mark.line]):
+            message, hint = "a `,` or a closing bracket is missing before this", ""
+        else:
+            mark = opened
     line, column = (mark.line, mark.column) if mark else (0, 0)
     if line >= len(source.lines):  # the end of the file; its last line is the one to show
         line = max(0, len(source.lines) - 1)

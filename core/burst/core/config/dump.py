@@ -10,7 +10,7 @@ from burst.core.config.document import add_scalars
 from burst.core.config.experiment import ExperimentConfig, Section
 from burst.core.config.hparams import is_leaf
 from burst.core.length import Length
-from burst.core.units import format_duration, parse_duration
+from burst.core.units import format_duration, format_size, parse_duration, parse_size
 
 _WIDTH = 96
 _LONGEST_IN_LINE = 8
@@ -84,6 +84,9 @@ def _value(value: Any, name: str) -> Any:
     if name in _DURATIONS and isinstance(value, float):
         text = format_duration(value)
         return text if parse_duration(text) == value else value
+    if name == "shm_size" and isinstance(value, int):
+        text = format_size(value)
+        return text if parse_size(text) == value else value
     if isinstance(value, tuple):
         return [_value(item, "") for item in value]
     return _json(value)

@@ -72,7 +72,7 @@ def parse_experiment(text: str, filename: str, overrides: Sequence[str] = ()) ->
     if report.problems:
         raise ExperimentFileError(filename, dict.fromkeys(report.problems))
     config = ExperimentConfig.model_validate(root.plain())
-    return LoadedExperiment(config, text, tuple(report.warnings), unacted(config))
+    return LoadedExperiment(config, text, report.warnings, unacted(config))
 
 
 def load_cluster(path: Path) -> ClusterConfig:

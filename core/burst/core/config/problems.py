@@ -88,7 +88,9 @@ class ConfigFileError(ConfigError):
         count = len(self.problems)
         counted = "one mistake" if count == 1 else f"{count} mistakes"
         blocks = "\n\n".join(str(problem) for problem in self.problems)
-        super().__init__(f"{file} has {counted}\n\n{blocks}")
+        only_settings = all(problem.place.source.override for problem in self.problems)
+        there = f"the command line has {counted} in --set" if only_settings else None
+        super().__init__(f"{there or f'{file} has {counted}'}\n\n{blocks}")
 
     def __str__(self) -> str:
         return self.what
