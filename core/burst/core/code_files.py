@@ -97,7 +97,7 @@ def _walk(root: Path, folder: Path, above: Sequence[_Rules]) -> Iterator[Entry]:
 def _is_ignored(path: Path, *, is_folder: bool, rules: Sequence[_Rules]) -> bool:
     if path.name in _NEVER or path.suffix == ".pyc":
         return True
-    if is_folder and (path / "pyvenv.cfg").exists():
+    if is_folder and os.path.exists(path / "pyvenv.cfg"):  # unlike Path.exists, never raises
         return True
     for rule in reversed(rules):
         verdict = rule.verdict(path, is_folder=is_folder)

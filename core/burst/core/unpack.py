@@ -22,6 +22,7 @@ from burst.core.errors import BurstError, StoreError
 
 EXPANDED_LIMIT_BYTES = 1_000_000_000
 MOST_MEMBERS = 100_000
+_PIECE = 1 << 20
 
 
 def unpack_code(archive: bytes | Path, folder: Path, *, limit: int = EXPANDED_LIMIT_BYTES) -> None:
@@ -42,6 +43,8 @@ def unpack_code(archive: bytes | Path, folder: Path, *, limit: int = EXPANDED_LI
         try:
             tar = stack.enter_context(tarfile.open(fileobj=bounded, mode="r|"))
             _extract(tar, folder)
+            while bounded.read(_PIECE):
+                pass  # to the end, where the checksum of it all stands
         except (tarfile.TarError, EOFError, zlib.error, gzip.BadGzipFile) as error:
             raise _refuse("is damaged", str(error)) from error
         except OSError as error:
