@@ -1,78 +1,180 @@
-"""Connects a rank to what its launch names: gang, store, checkpoints, stop flag."""
+"""Connects a rank to its gang, the store and checkpoints: those that its launch names, or, for a
+script on its own, a folder of its own that works the same way."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import asdict, dataclass
+from pathlib import Path
 
-from burst.core.blobs import open_blobs
 from burst.core.clock import Clock, SystemClock
-from burst.core.config.experiment import ExperimentConfig
+from burst.core.ids import new_id, trial_id
 from burst.core.launch import LaunchSpec, StopFlag
-from burst.core.model import Allocation
+from burst.core.model import Allocation, Code, Experiment, Trial
 from burst.core.store import Store, open_store, update
 from burst.core.store.port import Fence, Put, Write
 from burst.harness.agreement import Alone, Together
-from burst.harness.checkpoints.engine import BlobCheckpointEngine, Identity
-from burst.harness.distributed import Place, join_gang
+from burst.harness.checkpoints.port import CheckpointEngine
+from burst.harness.distributed import DistributedContext, Place, join_gang
 from burst.harness.progress import Progress, StoreSink
 from burst.harness.reporting import Origin, Reporter
 from burst.harness.session import Session
 
 
-def device_of(spec: LaunchSpec, place: Place) -> str:
-    return spec.devices[place.local_rank] if place.local_rank < len(spec.devices) else "cpu"
+@dataclass(frozen=True)
+class Link:
+    """Where a trial's state is kept, and the right to write it."""
+
+    store_url: str
+    checkpoints_url: str
+    experiment: str
+    trial: str
+    attempt: int
+    token: int
+    allocation: str = ""
+    warm_start: str = ""
+    """The checkpoint to start from if the trial has none of its own."""
 
 
-def connect(
-    spec: LaunchSpec,
-    config: ExperimentConfig,
-    terminated: Callable[[], bool],
-    clock: Clock | None = None,
-) -> Session:
-    """This rank's session. Collective: meets the other ranks.
-
-    Args:
-        terminated: whether this process was told to end (SIGTERM), which drains like the flag.
-    """
-    clock = clock or SystemClock()
-    place = Place.from_environment()
-    gang = join_gang(place, device_of(spec, place))
-    store = open_store(spec.store_url)
-    progress = Progress(clock)
-    reporter = None
-    if place.rank == 0:
-        sink = StoreSink(store, spec.trial, spec.token, progress)
-        reporter = Reporter(sink, Origin(spec.trial, spec.attempt), clock)
-    flag = StopFlag(spec.path / "stop")
-    return Session(
-        distributed=gang,
-        agreement=Together() if place.size > 1 else Alone(),
-        progress=progress,
-        reporter=reporter,
-        engine=BlobCheckpointEngine(
-            store,
-            open_blobs(spec.checkpoints_url),
-            Identity(spec.experiment, spec.trial, spec.attempt, spec.token),
-            gang,
-            clock,
-            warm_start=spec.latest_checkpoint,
-        ),
-        asked=lambda: flag.is_set or terminated(),
-        clock=clock,
+def launch_link(spec: LaunchSpec) -> Link:
+    return Link(
+        store_url=spec.store_url,
+        checkpoints_url=spec.checkpoints_url,
         experiment=spec.experiment,
         trial=spec.trial,
-        grace=config.drain_grace,
-        restored=lambda checkpoint, batches: note_restored(store, spec, checkpoint, batches),
+        attempt=spec.attempt,
+        token=spec.token,
+        allocation=spec.allocation,
+        warm_start=spec.latest_checkpoint,
     )
 
 
-def note_restored(store: Store, spec: LaunchSpec, checkpoint: str, batches: int) -> None:
+def folder_link(folder: Path, gang: DistributedContext, clock: Clock | None = None) -> Link:
+    """State in a folder: one trial, which every process that opens it continues; the newest opener
+    fences the others. Collective; rank 0's folder counts."""
+    made = None
+    if gang.rank == 0:
+        made = asdict(_open_folder(folder.absolute(), clock or SystemClock()))
+    return Link(**gang.broadcast(made))
+
+
+def _open_folder(folder: Path, clock: Clock) -> Link:
+    folder.mkdir(parents=True, exist_ok=True)
+    store = open_store(f"sqlite://{folder / 'burst.db'}")
+    experiments = store.children(Experiment, "", limit=1)
+    trial = _new_trial(store, folder, clock) if not experiments else experiments[0].id
+    opened = update(store, Trial, trial_id(trial, 0), _one_more_attempt)
+    store.close()
+    return Link(
+        store_url=f"sqlite://{folder / 'burst.db'}",
+        checkpoints_url=f"file://{folder}",
+        experiment=opened.experiment,
+        trial=opened.id,
+        attempt=opened.attempts,
+        token=opened.token,
+    )
+
+
+def _one_more_attempt(trial: Trial) -> Trial:
+    return trial.model_copy(update={"attempts": trial.attempts + 1, "token": trial.token + 1})
+
+
+def _new_trial(store: Store, folder: Path, clock: Clock) -> str:
+    now, experiment = clock.now(), new_id("exp", clock)
+    store.commit(
+        Put(
+            Experiment(
+                id=experiment,
+                name=folder.name,
+                owner="",
+                created=now,
+                state_since=now,
+                config={},
+                code=Code(digest="", size=0),
+                trials=1,
+            )
+        ),
+        Put(
+            Trial(
+                id=trial_id(experiment, 0),
+                experiment=experiment,
+                number=0,
+                seed=0,
+                slots=1,
+                pools=(),
+                created=now,
+                queued=now,
+                state_since=now,
+            )
+        ),
+    )
+    return experiment
+
+
+def meet(device: str) -> DistributedContext:
+    """The gang that this process's environment speaks of. Collective."""
+    return join_gang(Place.from_environment(), device)
+
+
+def open_session(
+    link: Link | None,
+    gang: DistributedContext,
+    asked: Callable[[], bool] = lambda: False,
+    grace: float = 600.0,
+    clock: Clock | None = None,
+) -> Session:
+    """This rank's session, without checkpoints yet; without a link, nothing is kept. Collective."""
+    clock = clock or SystemClock()
+    session = Session(
+        distributed=gang,
+        agreement=Together() if gang.size > 1 else Alone(),
+        progress=Progress(clock),
+        asked=asked,
+        grace=grace,
+        clock=clock,
+    )
+    if link is None:
+        return session
+    session.experiment, session.trial = link.experiment, link.trial
+    session.store = store = open_store(link.store_url)
+    if gang.rank == 0:
+        sink = StoreSink(store, link.trial, link.token, session.progress)
+        session.reporter = Reporter(sink, Origin(link.trial, link.attempt), clock)
+        if link.allocation:
+            session.restored = lambda checkpoint, batches: _note_restored(
+                store, link, checkpoint, batches
+            )
+    return session
+
+
+def open_engine(link: Link, session: Session) -> CheckpointEngine:
+    """The trial's checkpoints. Collective in all that it does; imports torch."""
+    from burst.core.blobs import open_blobs
+    from burst.harness.checkpoints.engine import BlobCheckpointEngine, Identity
+
+    if session.store is None:
+        raise ValueError("a session without a store has no checkpoints")
+    return BlobCheckpointEngine(
+        session.store,
+        open_blobs(link.checkpoints_url),
+        Identity(link.experiment, link.trial, link.attempt, link.token),
+        session.distributed,
+        session.clock,
+        warm_start=link.warm_start,
+    )
+
+
+def asked_by(spec: LaunchSpec, terminated: Callable[[], bool]) -> Callable[[], bool]:
+    """Whether the agent has set the stop flag, or this process was told to end (SIGTERM)."""
+    flag = StopFlag(spec.path / "stop")
+    return lambda: flag.is_set or terminated()
+
+
+def _note_restored(store: Store, link: Link, checkpoint: str, batches: int) -> None:
     """Write down in the allocation what it continued from."""
 
     def change(allocation: Allocation) -> list[Write]:
-        noted = allocation.model_copy(
-            update={"restored_from": checkpoint, "restored_batches": batches}
-        )
-        return [Fence(spec.trial, spec.token), Put(noted)]
+        noted = {"restored_from": checkpoint, "restored_batches": batches}
+        return [Fence(link.trial, link.token), Put(allocation.model_copy(update=noted))]
 
-    update(store, Allocation, spec.allocation, change)
+    update(store, Allocation, link.allocation, change)

@@ -11,6 +11,7 @@ from __future__ import annotations
 import hashlib
 import os
 import random
+import sys
 from typing import Literal
 
 Mode = Literal["off", "seeded", "strict"]
@@ -36,10 +37,25 @@ def prepare(mode: Mode, threads: int | None) -> None:
         torch.use_deterministic_algorithms(True)
 
 
+def explain(error: BaseException) -> None:
+    """Add to torch's refusal of an operation, in strict mode, what can be done about it."""
+    if "deterministic" in str(error) and isinstance(error, RuntimeError):
+        error.add_note(f"Mend: {STRICT_MEND}")
+
+
 def derive(seed: int, *labels: object) -> int:
     """A seed of 63 bits for one purpose, from the trial's seed and what the purpose is called."""
     text = "/".join(str(label) for label in (seed, *labels))
     return int.from_bytes(hashlib.sha256(text.encode()).digest()[:8], "big") >> 1
+
+
+def seed_loaded(seed: int) -> None:
+    """As `seed_all`, without importing a library that the script has not imported."""
+    random.seed(seed)
+    if "numpy" in sys.modules:
+        sys.modules["numpy"].random.seed(seed % 2**32)
+    if "torch" in sys.modules:
+        sys.modules["torch"].manual_seed(seed)
 
 
 def seed_all(seed: int) -> None:

@@ -8,7 +8,9 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from burst.core.clock import Clock, SystemClock
+from burst.core.launch import Outcome
 from burst.core.model import Event
+from burst.core.store.port import Store
 from burst.harness.agreement import Agreement, Alone
 from burst.harness.checkpoints.port import CheckpointEngine
 from burst.harness.distributed import DistributedContext, Place
@@ -29,6 +31,7 @@ class Session:
     progress: Progress = field(default_factory=Progress)
     reporter: Reporter | None = None
     """On rank 0, where there is a store."""
+    store: Store | None = None
     engine: CheckpointEngine | None = None
     """Where there are checkpoints."""
     asked: Callable[[], bool] = _nobody
@@ -36,6 +39,10 @@ class Session:
     clock: Clock = field(default_factory=SystemClock)
     experiment: str = ""
     trial: str = ""
+    loud: bool = False
+    """Whether metrics are printed as well, for people who run a script by hand."""
+    outcome: Outcome | None = None
+    """How training ended, once it has."""
     grace: float = 600.0
     """Seconds that leaving may take."""
     restored: Callable[[str, int], Any] = lambda checkpoint, batches: None
@@ -52,7 +59,7 @@ class Session:
         self.progress.reported(group, batches, metrics)
         if self.reporter is not None:
             self.reporter.report(group, batches, metrics)
-        else:
+        if self.loud:
             shown = "  ".join(f"{name} {value:.6g}" for name, value in metrics.items())
             print(f"batch {batches}  {group}  {shown}", file=sys.stderr)
 
@@ -93,3 +100,5 @@ class Session:
         self.agreement.close()
         if self.reporter is not None:
             self.reporter.close(self.grace)
+        if self.store is not None:
+            self.store.close()

@@ -41,20 +41,3 @@ def _first_user_frame(frame: TracebackType | None) -> TracebackType | None:
             return frame
         frame = frame.tb_next
     return None
-
-
-def failure_of_exit(status: int, log: Path, rank: int, lines: int = 40) -> Failure:
-    """The failure of a command that ended with `status` (negative: a signal's number)."""
-    from signal import Signals
-
-    tail = log.read_bytes()[-_CHARACTERS:].decode(errors="replace") if log.exists() else ""
-    kept = tail.splitlines()[-lines:]
-    kind = Signals(-status).name if status < 0 else f"exit {status}"
-    said = next((line.strip() for line in reversed(kept) if line.strip()), "")
-    return Failure(
-        kind=kind,
-        message=said or f"the command ended with {kind}",
-        traceback="\n".join(kept),
-        rank=rank,
-        exit_code=status,
-    )

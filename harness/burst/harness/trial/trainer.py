@@ -113,7 +113,8 @@ class Trainer:
             self._trial, context, session, source, metrics, each, schedule, validation, keeper
         )
         given = goal or Goal(policy=checkpoint_policy, at_start=step_zero_validation)
-        return self._run(parts, given)
+        session.outcome = self._run(parts, given)
+        return session.outcome
 
     def _run(self, parts: Parts, goal: Goal) -> Outcome:
         context, callbacks = self._context, parts.callbacks

@@ -1,0 +1,253 @@
+"""The core API, for scripts with a loop of their own.
+
+    import burst.harness
+
+    with burst.harness.init() as context:
+        saved = context.checkpoint.restore()
+        start = saved.batches if saved else 0
+        ...
+        for batch in range(start, context.max_batches(default=1000)):
+            ...
+            if (batch + 1) % 100 == 0:
+                context.train.report_training_metrics(batch + 1, {"loss": loss})
+            if context.should_stop():
+                context.checkpoint.save({"model": model.state_dict()}, batches=batch + 1)
+                break
+
+In an experiment all of it goes to the experiment's store. Elsewhere the same script runs by itself:
+metrics are printed, and with a `folder` they and the checkpoints are kept there.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from types import TracebackType
+from typing import Any
+
+from burst.core.config.experiment import ExperimentConfig
+from burst.core.errors import UsageError
+from burst.core.launch import LaunchSpec, Outcome, read_launch
+from burst.core.length import Length, Unit
+from burst.core.model import ExitKind, Lengths
+from burst.harness import determinism
+from burst.harness.agreement import Wish
+from burst.harness.connect import (
+    Link,
+    asked_by,
+    folder_link,
+    launch_link,
+    meet,
+    open_engine,
+    open_session,
+)
+from burst.harness.core_checkpoint import CheckpointApi
+from burst.harness.distributed import DistributedContext, Place
+from burst.harness.interpolate import lookup
+from burst.harness.leaving import leave_badly, leave_well
+from burst.harness.process import Terminated
+from burst.harness.rank import others_failed
+from burst.harness.session import Session
+from burst.harness.settings import device_of, max_length
+from burst.harness.values import to_floats
+
+
+class TrainApi:
+    """`context.train`: metrics and progress. Only what rank 0 reports counts; others may call."""
+
+    def __init__(self, session: Session, metric: str, smaller_is_better: bool) -> None:
+        self._session = session
+        self._metric = metric
+        self._smaller = smaller_is_better
+        self._batches = 0
+        session.progress.measure = lambda: Lengths(batches=self._batches)
+
+    def report_training_metrics(
+        self, steps_completed: int, metrics: Mapping[str, Any], batch_metrics: Any = None
+    ) -> None:
+        """Report metrics of training after so many batches. Never waits for the store.
+
+        Raises:
+            MetricError: if a metric is not one number.
+            Fenced: a newer allocation owns the trial.
+        """
+        self.report_metrics("training", steps_completed, metrics)
+
+    def report_validation_metrics(self, steps_completed: int, metrics: Mapping[str, Any]) -> None:
+        """Report a validation; the searcher goes by `searcher.metric` in it."""
+        self.report_metrics("validation", steps_completed, metrics)
+
+    def report_metrics(self, group: str, steps_completed: int, metrics: Mapping[str, Any]) -> None:
+        """Report metrics under a name of your own."""
+        values = to_floats(metrics)
+        self.report_progress(steps_completed)
+        self._session.report(group, steps_completed, values)
+        if group == "validation":
+            progress = self._session.progress
+            progress.judge(steps_completed, values, self._metric, self._smaller)
+
+    def report_progress(self, batches: int) -> None:
+        """Say how many batches are trained."""
+        self._batches = max(self._batches, int(batches))
+
+
+class PreemptApi:
+    """`context.preempt`, under Determined's name."""
+
+    def __init__(self, should_stop: Callable[[], bool]) -> None:
+        self._should_stop = should_stop
+
+    def should_preempt(self, auto_ack: bool = True) -> bool:
+        """The same as `context.should_stop`; there is nothing to acknowledge."""
+        return self._should_stop()
+
+
+class CoreContext:
+    """What `init` gives. Use it with `with`, or call `close` at the end."""
+
+    def __init__(self, session: Session, link: Link | None, spec: LaunchSpec | None,
+                 hparams: Mapping[str, Any], config: ExperimentConfig | None) -> None:  # fmt: skip
+        self._session = session
+        self._spec = spec
+        self._config = config
+        self._stopping = False
+        self._closed = False
+        self.hparams: dict[str, Any] = dict(hparams)
+        """The hyperparameters of this trial."""
+        metric = config.searcher.metric if config else "validation_loss"
+        smaller = config.searcher.smaller_is_better if config else True
+        self.train = TrainApi(session, metric, smaller)
+        self.preempt = PreemptApi(self.should_stop)
+        opened = None if link is None else lambda: open_engine(link, session)
+        self.checkpoint = CheckpointApi(session, opened, self.train.report_progress)
+
+    @property
+    def distributed(self) -> DistributedContext:
+        """The gang: rank, size, allgather, broadcast, …"""
+        return self._session.distributed
+
+    @property
+    def info(self) -> LaunchSpec | None:
+        """The launch this process belongs to: ids, seed, devices, config; None elsewhere."""
+        return self._spec
+
+    @property
+    def seed(self) -> int:
+        return self._spec.seed if self._spec else 0
+
+    @property
+    def device(self) -> str:
+        """This rank's device: `cpu` or `cuda:<index>`."""
+        return device_of(self._spec, Place.from_environment()) if self._spec else "cpu"
+
+    @property
+    def max_length(self) -> Length | None:
+        """How long the experiment trains each trial; None elsewhere."""
+        return max_length(self._config) if self._config else None
+
+    def get_hparam(self, name: str) -> Any:
+        """A hyperparameter by name, or by dotted path into nested ones.
+
+        Raises:
+            ConfigError: if there is none, with the nearest names.
+        """
+        return lookup(name, self.hparams)
+
+    def max_batches(self, default: int, *, epoch: int | None = None, batch: int = 1) -> int:
+        """The length of training in batches: the experiment's, or `default` elsewhere.
+
+        Args:
+            epoch: batches in an epoch, for a length in epochs.
+            batch: records in a batch, for a length in records.
+
+        Raises:
+            UsageError: for a length in time, which only the script can measure.
+        """
+        from burst.harness.trial.units import Scale
+
+        length = self.max_length
+        if length is None:
+            return default
+        if length.unit is Unit.SECONDS:
+            raise UsageError("the experiment's length is a time", mend="use context.max_length")
+        batches = Scale(epoch, batch).batches(length) or 0
+        self._session.progress.target_batches = batches
+        return batches
+
+    def should_stop(self) -> bool:
+        """Whether to checkpoint and leave now. Cheap enough for every batch. Over several ranks,
+        every rank asks at the same batches, and all get the same answer."""
+        if self._session.reporter is not None:
+            self._session.reporter.check()
+        wish = Wish.DRAIN if self._session.asked() else Wish.NOTHING
+        if self._session.agreement.poll(int(wish)) & Wish.DRAIN:
+            self._stopping = True
+        return self._stopping
+
+    def close(self) -> None:
+        """Make all reports durable and say how it ended. Again does nothing.
+
+        Raises:
+            Unreachable: the last metrics could not be stored.
+        """
+        if self._closed:
+            return
+        self._closed = True
+        self.checkpoint.close()
+        kind = ExitKind.DRAINED if self._stopping else ExitKind.COMPLETED
+        batches = self._session.progress.measure().batches
+        saved = self.checkpoint.saved_at
+        durable = not self._stopping or (saved is not None and saved >= batches)
+        leave_well(self._session, self._spec, Outcome(kind=kind, batches=batches, durable=durable))
+
+    def __enter__(self) -> CoreContext:
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        if error is None:
+            self.close()
+            return
+        self._closed = True
+        status = leave_badly(self._session, self._spec, error)
+        if self._spec is not None and status not in (0, 1, 130):
+            sys.excepthook(type(error), error, trace)
+            raise SystemExit(status) from None
+
+
+def init(
+    *, hparams: Mapping[str, Any] | None = None, folder: str | Path | None = None
+) -> CoreContext:
+    """Connect this script to its experiment, or let it run by itself. Collective: with several
+    ranks (`torchrun`), every one calls it, before any process group is made.
+
+    Args:
+        hparams: the hyperparameters outside an experiment.
+        folder: where metrics and checkpoints are kept outside an experiment; a script that is
+            started again with the same folder continues. None keeps nothing.
+    """
+    spec = read_launch()
+    if spec is None:
+        gang = meet("cpu")
+        link = None if folder is None else folder_link(Path(folder), gang)
+        session = open_session(link, gang)
+        session.loud = True
+        return CoreContext(session, link, None, hparams or {}, None)
+    config = ExperimentConfig.model_validate(spec.config)
+    if config.reproducibility.mode != "off":
+        determinism.seed_loaded(spec.seed)
+    place = Place.from_environment()
+    terminated = Terminated(lambda: others_failed(spec, place.rank))
+    link = launch_link(spec)
+    session = open_session(
+        link,
+        meet(device_of(spec, place)),
+        asked=asked_by(spec, lambda: terminated.asked),
+        grace=config.drain_grace,
+    )
+    return CoreContext(session, link, spec, spec.hparams, config)
