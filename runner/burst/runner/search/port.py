@@ -67,8 +67,10 @@ SearchAction = Create | StopTrial | Shutdown
 
 
 class Searcher(Protocol):
-    wants_validations: bool
-    """Whether `Validated` events matter to it; if not, none are read from the store for it."""
+    @property
+    def wants_validations(self) -> bool:
+        """Whether `Validated` events matter to it; if not, none are read from the store for it."""
+        ...
 
     def on_event(
         self, state: Mapping[str, Json], event: SearchEvent

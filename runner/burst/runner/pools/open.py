@@ -1,0 +1,69 @@
+"""From the cluster file to the pools."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Collection, Sequence
+
+from burst.core.config.cluster import ClusterConfig
+from burst.core.config.cluster import LocalPool as LocalPoolConfig
+from burst.core.config.cluster import StaticPool as StaticPoolConfig
+from burst.core.errors import Refused
+from burst.core.model import Allocation, Node
+from burst.core.workspace import Workspace
+from burst.runner.pools.local import LocalPool
+from burst.runner.pools.port import Limits, Liveness, Pool
+from burst.runner.pools.static import StaticPool
+
+
+def open_pools(ws: Workspace) -> dict[str, Pool]:
+    """The pools of the workspace's cluster by name, in the file's order. Opens nothing yet."""
+    environ = {**os.environ, "BURST_STORE": ws.store.url, "BURST_BLOBS": ws.blobs.url}
+
+    def allocations_of(node: Node) -> Collection[str]:
+        live = ws.store.live(Allocation, node.pool)
+        return {each.id for each in live if any(share.node == node.id for share in each.shares)}
+
+    found: dict[str, Pool] = {}
+    for name, config in ws.cluster.pools.items():
+        if isinstance(config, LocalPoolConfig):
+            found[name] = LocalPool(
+                name, ws.home, config, environ=environ, allocations_of=allocations_of
+            )
+        elif isinstance(config, StaticPoolConfig):
+            found[name] = StaticPool(name, config)
+        else:
+            found[name] = LaterPool(name, config.kind)
+    return found
+
+
+def limits_of(cluster: ClusterConfig, pools: dict[str, Pool]) -> dict[str, Limits]:
+    """What each pool that can be used can ever give."""
+    return {name: pools[name].limits for name in cluster.pools if not is_later(pools[name])}
+
+
+def is_later(pool: Pool) -> bool:
+    """Whether the cluster file may name it, and this burst cannot use it."""
+    return isinstance(pool, LaterPool)
+
+
+class LaterPool:
+    """A pool of a kind that is read and checked, and not acted on yet."""
+
+    def __init__(self, name: str, kind: str) -> None:
+        self.name = name
+        self.kind = kind
+        self.limits = Limits(slots_per_node=1, max_nodes=0)
+
+    def launch(self, node: Node) -> Node:
+        raise Refused(
+            f"pool {self.name} cannot be used yet",
+            why=f"pools of kind {self.kind} are accepted in burst.yaml, but not acted on yet",
+            mend="use a pool of kind local or static",
+        )
+
+    def observe(self, nodes: Sequence[Node]) -> dict[str, Liveness]:
+        return {node.id: Liveness.UNKNOWN for node in nodes}
+
+    def terminate(self, node: Node) -> None:
+        """There is nothing that could run."""

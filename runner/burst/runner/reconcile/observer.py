@@ -1,0 +1,39 @@
+"""Watching leases by one's own clock, so that no two machines' clocks are ever compared."""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+
+from burst.core.clock import Clock
+from burst.core.model import Lease
+
+DEFAULT_LENGTH_S = 30.0
+"""For a node that has registered and has no lease."""
+
+
+class Observer:
+    """Remembers when each lease was first seen at its present version.
+
+    A lease has expired when it was seen unchanged for its whole length. A new observer knows
+    nothing and waits the whole length once more, which is safe.
+    """
+
+    def __init__(self, clock: Clock) -> None:
+        self._clock = clock
+        self._seen: dict[str, tuple[int, float]] = {}
+
+    def expired(self, node: str, lease: Lease | None) -> bool:
+        """Note what was read of `node`'s lease; whether it has expired (or was revoked)."""
+        if lease is not None and lease.revoked:
+            return True
+        now = self._clock.monotonic()
+        version = lease.version if lease else 0
+        length = lease.length if lease else DEFAULT_LENGTH_S
+        seen, since = self._seen.get(node, (-1, now))
+        if seen != version:
+            self._seen[node] = (version, now)
+            return False
+        return now - since >= length
+
+    def forget_all_but(self, nodes: Collection[str]) -> None:
+        self._seen = {node: seen for node, seen in self._seen.items() if node in nodes}

@@ -1,0 +1,120 @@
+"""From the live records to the plan's snapshot of them."""
+
+from __future__ import annotations
+
+from burst.core.config.cluster import AwsPool, LocalPool, SlurmPool, StaticPool
+from burst.core.model import Allocation, DrainCause, Experiment, Node, Trial
+from burst.core.states import ExperimentState, NodeState, Reason, TrialState
+from burst.runner.enforce import config_of
+from burst.runner.plan.reasons import PAUSED_EXPERIMENT, PAUSED_TRIAL
+from burst.runner.plan.snapshot import PlanNode, PlanPool, Run, Snapshot, Want
+from burst.runner.reconcile.context import Context, View
+from burst.runner.reconcile.exits import BACKING_OFF
+from burst.runner.reconcile.nodes import PROBLEM, RETRY_AT, is_failed
+
+_COMING = (NodeState.REQUESTED, NodeState.LAUNCHED, NodeState.REGISTERED)
+_STOPPING = Reason(code="experiment-stopping", text="its experiment is ending")
+
+
+def snapshot_of(ctx: Context, view: View) -> Snapshot:
+    """What the plan looks at. Costs what is live."""
+    experiments = {each.id: each for each in view.experiments}
+    now = ctx.clock.now()
+    wants = [
+        _want(trial, experiments[trial.experiment], now)
+        for trial in view.trials
+        if trial.state is TrialState.WAITING and trial.experiment in experiments
+    ]
+    caps = {id: config_of(each).resources.max_slots for id, each in experiments.items()}
+    return Snapshot(
+        now=now,
+        wants=tuple(wants),
+        runs=tuple(_run(each, experiments) for each in view.allocations),
+        nodes=tuple(
+            PlanNode(
+                id=node.id,
+                pool=node.pool,
+                slots=tuple(slot.index for slot in node.slots),
+                idle_since=node.idle_since,
+            )
+            for node in view.nodes
+            if node.state is NodeState.READY and node.cordoned is None
+        ),
+        pools=tuple(_pool(ctx, view, name) for name in ctx.pools),
+        max_slots={id: cap for id, cap in caps.items() if cap is not None},
+        preemption=ctx.cluster.scheduler.preemption,
+    )
+
+
+def _want(trial: Trial, experiment: Experiment, now: float) -> Want:
+    config = config_of(experiment)
+    hold, until = _hold(trial, experiment, now)
+    return Want(
+        trial=trial.id,
+        experiment=trial.experiment,
+        slots=trial.slots,
+        pools=trial.pools,
+        priority=config.resources.priority,
+        queued=trial.queued,
+        blocked=frozenset(trial.blocked_nodes),
+        single_node=config.resources.is_single_node,
+        hold=hold,
+        hold_until=until,
+    )
+
+
+def _hold(trial: Trial, experiment: Experiment, now: float) -> tuple[Reason | None, float | None]:
+    if experiment.state is ExperimentState.PAUSED:
+        return PAUSED_EXPERIMENT, None
+    if experiment.state is not ExperimentState.ACTIVE:
+        return _STOPPING, None
+    if trial.wanted is TrialState.PAUSED:
+        return PAUSED_TRIAL, None
+    backing_off = trial.wait is not None and trial.wait.code == BACKING_OFF
+    if backing_off and trial.wait_until is not None and now < trial.wait_until:
+        return trial.wait, trial.wait_until
+    return None, None
+
+
+def _run(allocation: Allocation, experiments: dict[str, Experiment]) -> Run:
+    experiment = experiments.get(allocation.experiment)
+    drain = allocation.drain
+    return Run(
+        allocation=allocation.id,
+        trial=allocation.trial,
+        experiment=allocation.experiment,
+        pool=allocation.pool,
+        priority=config_of(experiment).resources.priority if experiment else 1,
+        shares=allocation.shares,
+        since=allocation.created,
+        leaving=drain is not None,
+        yielding=drain is not None and drain.cause is DrainCause.PREEMPT,
+    )
+
+
+def _pool(ctx: Context, view: View, name: str) -> PlanPool:
+    limits, config = ctx.pools[name].limits, ctx.cluster.pools.get(name)
+    mine = [node for node in view.nodes if node.pool == name]
+    failed = [node for node in mine if is_failed(node)]
+    there = [node for node in mine if not is_failed(node)]
+    idle = config.idle if isinstance(config, LocalPool | SlurmPool | AwsPool) else None
+    return PlanPool(
+        name=name,
+        slots_per_node=limits.slots_per_node,
+        max_nodes=limits.max_nodes,
+        launches=not isinstance(config, StaticPool),
+        idle=idle,
+        nodes=len(there),
+        coming=sum(node.state in _COMING and not _problems(node) for node in there),
+        trouble="; ".join([str(node.facts[PROBLEM]) for node in failed] + _unfit(there)),
+        retry_at=max((float(node.facts[RETRY_AT]) for node in failed), default=None),
+    )
+
+
+def _problems(node: Node) -> list[str]:
+    return [str(problem) for problem in node.facts.get("problems", [])]
+
+
+def _unfit(nodes: list[Node]) -> list[str]:
+    """What keeps machines that are there from taking work."""
+    return [problem for node in nodes if node.ready is None for problem in _problems(node)]
