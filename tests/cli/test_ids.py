@@ -1,5 +1,7 @@
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 
 from burst.cli import ids
@@ -85,10 +87,10 @@ def test_looking_up_reads_no_more_the_more_there_is(
     read: list[int] = []
     children = store.children
 
-    def counting(*args: object, **options: object) -> list[Experiment]:
-        found = children(*args, **options)  # type: ignore[arg-type]
+    def counting(*args: Any, **options: Any) -> list[Any]:
+        found: list[Any] = children(*args, **options)
         read.append(len(found))
-        return found  # type: ignore[return-value]
+        return found
 
     monkeypatch.setattr(store, "children", counting)
     assert ids.find_any(store, "exp-2m3k9zq0299").id == "exp-2m3k9zq0299"

@@ -16,6 +16,7 @@ from burst.core.config.experiment import (
 )
 from burst.core.config.hparams import grid_size
 from burst.core.model import Code
+from burst.runner.pools.choice import pools_for
 
 
 @dataclass(frozen=True)
@@ -45,7 +46,7 @@ def plan_of(config: ExperimentConfig, cluster: ClusterConfig, code: Code, folder
     """The plan of an experiment that was read and checked; pure."""
     searcher = config.searcher
     trials = trials_of(config)
-    pools = config.resources.pools or tuple(cluster.pools)[:1]
+    pools = tuple(pools_for(config, cluster))
     length = searcher.max_length
     every = config.checkpoints.every
     validate = config.validate_.every

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import getpass
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -12,6 +13,8 @@ from burst.cli.session import Session
 from burst.core.archive import PackedCode, pack_code
 from burst.core.config.load import LoadedExperiment
 from burst.core.model import Experiment, Json
+from burst.core.states import ExperimentState
+from burst.runner.commands import check_experiment
 
 
 @dataclass(frozen=True)
@@ -21,6 +24,8 @@ class Prepared:
     loaded: LoadedExperiment
     packed: PackedCode
     plan: Plan
+    folder: Path
+    owner: str
     chosen_seed: bool
     """Whether the file or the command line names the seed; otherwise each reading draws one."""
 
@@ -36,24 +41,29 @@ def prepare(
 
     Raises:
         ConfigError: the file is wrong.
-        NotFound, Refused: the code folder is not there, or too large.
+        NotFound: there is no such code folder.
+        Refused: the code is too large, or no pool could ever run it.
     """
     named = [f"resources.pools=[{', '.join(pools)}]"] if pools else []
     settings = [*overrides, *named]
     loaded = load(session, file, settings)
+    check_experiment(session.workspace, loaded.config)
     folder = code or file.parent
     packed = pack_code(folder)
     plan = plan_of(loaded.config, session.workspace.cluster, packed.code, str(folder))
     chosen = "experiment_seed" in loaded.source or any("experiment_seed" in s for s in settings)
-    return Prepared(loaded, packed, plan, chosen)
+    return Prepared(loaded, packed, plan, folder, getpass.getuser(), chosen)
 
 
 def find_same(session: Session, prepared: Prepared) -> Experiment | None:
-    """The live experiment with the same settings and code, if there is one; the newest."""
+    """The newest live experiment with the same settings, code and owner, if there is one."""
     mine = _comparable(prepared.loaded.config.model_dump(mode="json"), prepared.chosen_seed)
     for live in reversed(session.store.live(Experiment)):
-        same_code = live.code.digest == prepared.packed.digest
-        if same_code and _comparable(live.config, prepared.chosen_seed) == mine:
+        if (live.owner, live.code.digest) != (prepared.owner, prepared.packed.digest):
+            continue
+        if live.state is ExperimentState.STOPPING:
+            continue
+        if _comparable(live.config, prepared.chosen_seed) == mine:
             return live
     return None
 
@@ -68,3 +78,23 @@ def _comparable(config: Mapping[str, Json], with_seed: bool) -> dict[str, Json]:
             if name != "experiment_seed"
         }
     return kept
+
+
+def submit(session: Session, prepared: Prepared) -> Experiment:
+    """Upload the code and write the experiment, whether or not the same one is live.
+
+    Raises:
+        Refused: it could never run; nothing was written.
+        Unreachable: the store or the blobs did not answer; nothing was started.
+    """
+    from burst.runner.commands import submit
+
+    submission = submit(
+        session.workspace,
+        prepared.loaded,
+        prepared.folder,
+        owner=prepared.owner,
+        new=True,
+        clock=session.clock,
+    )
+    return submission.experiment

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import sys
 import time
 import traceback
@@ -47,7 +48,7 @@ def render(error: BurstError, colour: bool = False) -> str:
 
 
 def _indent(text: str, columns: int) -> str:
-    return text.strip().replace("\n", "\n" + " " * columns)
+    return re.sub(r"\n(?=[^\n])", "\n" + " " * columns, text.strip())
 
 
 def _report_unforeseen(error: BaseException, environ: Mapping[str, str]) -> int:

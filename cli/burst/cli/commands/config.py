@@ -26,7 +26,7 @@ def config() -> None:
 def show(session: Session, file: Path, overrides: tuple[str, ...], as_json: bool) -> None:
     """Print an experiment file in burst's own form with every default filled in."""
     from burst.cli.loading import load
-    from burst.core.config import dump_experiment
+    from burst.core.config.dump import dump_experiment
 
     loaded = load(session, file, overrides)
     if as_json:
@@ -56,6 +56,6 @@ def schema() -> None:
     """
     import json
 
-    from burst.core.config import experiment_schema
+    from burst.core.config.schema import experiment_schema
 
     click.echo(json.dumps(experiment_schema(), indent=2))

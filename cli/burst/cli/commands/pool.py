@@ -81,11 +81,12 @@ def usage(session: Session, name: str) -> Usage:
 
 
 def _limits(session: Session, name: str) -> tuple[int | None, int | None]:
-    """What the pool can ever give: slots a node, and nodes."""
-    from burst.runner.pools import open_pools
+    """What the pool can ever give: slots a node, and nodes; None where it cannot be used yet."""
+    from burst.runner.pools.open import limits_of, open_pools
 
-    found = open_pools(session.workspace).get(name)
-    return (found.limits.slots_per_node, found.limits.max_nodes) if found else (None, None)
+    workspace = session.workspace
+    found = limits_of(workspace.cluster, open_pools(workspace)).get(name)
+    return (found.slots_per_node, found.max_nodes) if found else (None, None)
 
 
 def _nodes(number: int) -> str:

@@ -119,10 +119,10 @@ def _foreground(session: Session, experiment: Experiment, cursor: str, options: 
     from burst.cli.following import Follower
     from burst.cli.logs import log_to_stderr
     from burst.cli.presenting import presenter_for
+    from burst.cli.pushing import needs_a_runner
     from burst.cli.tailing import Tail
     from burst.cli.views.hints import background
     from burst.cli.watching import interruptible, watch
-    from burst.core.model import Experiment
 
     log_to_stderr(logging.WARNING)
     follower = Follower(session.store, experiment.id, cursor)
@@ -135,6 +135,6 @@ def _foreground(session: Session, experiment: Experiment, cursor: str, options: 
         ensure_driven(session.home, session.environ, session.cwd)
         session.err.print(background(experiment.id, "goes on in the background"))
         return 130
-    if session.store.live(Experiment):
+    if needs_a_runner(session):
         ensure_driven(session.home, session.environ, session.cwd)
     return finish(session, picture, as_json=options["as_json"])

@@ -75,13 +75,13 @@ def kill(session: Session, ids: tuple[str, ...], wait: bool) -> None:
 
 def _steer(session: Session, refs: tuple[str, ...], wait: bool, act: Act, goal: str) -> None:
     """Write the wishes, see to it that somebody acts on them, and say what goes on."""
-    from burst.cli.driving import ensure_driven
     from burst.cli.ids import find_work
+    from burst.cli.pushing import see_to_it
 
     found = [find_work(session.store, ref) for ref in refs]
     for record in found:
         act(session.workspace, record.id)
-    ensure_driven(session.home, session.environ, session.cwd)
+    see_to_it(session)
     for record in found:
         now = _wait_for(session, record, goal) if wait else _read(session, record)
         session.note(_told(record.id, str(now.state), goal))
