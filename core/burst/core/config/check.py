@@ -99,14 +99,14 @@ class _Checker:
     def _tagged(self, node: Node, sections: list[type[Section]], tag: str) -> None:
         by_tag = {option: s for s in sections for option in _options(fields_of(s)[tag].annotation)}
         if not isinstance(node.value, dict):
-            hint = f"write `{{{tag}: {node.value}}}`" if node.value in by_tag else ""
+            hint = f"write `{{{tag}: {node.value}}}`" if node.value in list(by_tag) else ""
             self._report.wrong(node, f"{named(node)} is a mapping with a `{tag}`", hint=hint)
             return
         chosen = node.value.get(tag)
         if chosen is None or chosen.value is None:
             hint = f"it is one of {listed(list(by_tag))}"
             self._report.wrong(node, f"`{_below(node, tag)}` is missing", hint=hint)
-        elif chosen.value not in by_tag or not isinstance(chosen.value, str):
+        elif not isinstance(chosen.value, str) or chosen.value not in by_tag:
             self._unlisted(chosen, list(by_tag))
         else:
             self.section(node, by_tag[chosen.value])

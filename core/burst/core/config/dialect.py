@@ -128,7 +128,7 @@ def _adapt(node: Node, move: Move) -> None:
         node.value = f"{node.value}ba"
     elif move.old == "resources.resource_pool" and isinstance(node.value, str):
         node.value = [Node(node.value, node.place, node.path, node.key)] if node.value else []
-    elif move.zero and isinstance(node.value, dict) and set(node.plain().values()) == {0}:
+    elif move.zero and isinstance(node.value, dict) and [*node.plain().values()] == [0]:
         node.value = None if move.zero == "null" else move.zero
 
 

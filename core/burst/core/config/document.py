@@ -304,7 +304,8 @@ def _syntax(error: yaml.MarkedYAMLError, source: Source, shift: int) -> Problem:
     )
     opened = error.context_mark
     if opened and message.endswith("is not closed"):
-        if mark and mark.line == opened.line and mark.column < len(source.lines[mark.line]):
+        end = len(source.lines[opened.line]) - (shift if opened.line == 0 else 0)
+        if mark and mark.line == opened.line and mark.column < end:
             message, hint = "a `,` or a closing bracket is missing before this", ""
         else:
             mark = opened

@@ -143,7 +143,7 @@ def _search_space(root: Node, report: Report) -> None:
     if name.value != "grid":
         return
     for path, node in choices:
-        if _value(node, "type") != "categorical" and _value(node, "count") is None:
+        if _value(node, "type") != "categorical" and node.child("count") is None:
             said = f"hyperparameter `{path}` has no count, and the searcher is `grid`"
             report.wrong(node, said, hint="add how many points to try, such as `count: 5`")
     points = math.prod(_points(node) for _, node in choices)
@@ -230,9 +230,8 @@ def _resources(root: Node, report: Report) -> None:
             f"{named(node)} is less than the {slots or 1} slots of one trial, which never starts"
         )
         report.wrong(node, said, nearest=str(slots or 1))
-    pools = root.child("resources", "pools")
     seen: set[str] = set()
-    for node in pools.value if pools and not pools.bad and pools.value else ():
+    for node in _items(root.child("resources", "pools")):
         if not node.bad:
             if node.value in seen:
                 report.wrong(node, f"the pool `{node.value}` is named twice")
@@ -277,8 +276,7 @@ def _environment(root: Node, report: Report) -> None:
 
 
 def _mounts(root: Node, report: Report) -> None:
-    mounts = root.child("bind_mounts")
-    for mount in mounts.value if mounts and mounts.value else ():
+    for mount in _items(root.child("bind_mounts")):
         host, inside = mount.child("host_path"), mount.child("container_path")
         if host and not host.bad and not host.value.startswith("/"):
             report.wrong(host, f"{named(host)} is an absolute path")
@@ -294,8 +292,7 @@ def _profiling(root: Node, report: Report) -> None:
 
 
 def _log_policies(root: Node, report: Report) -> None:
-    policies = root.child("log_policies")
-    for policy in policies.value if policies and policies.value else ():
+    for policy in _items(root.child("log_policies")):
         pattern = policy.child("pattern")
         if pattern is None or pattern.bad:
             continue
@@ -303,6 +300,10 @@ def _log_policies(root: Node, report: Report) -> None:
             re.compile(pattern.value)
         except re.error as error:
             report.wrong(pattern, f"{named(pattern)} is no regular expression: {error}")
+
+
+def _items(node: Node | None) -> list[Node]:
+    return node.value if node and isinstance(node.value, list) else []
 
 
 def _entries(group: Node | None) -> list[tuple[str, Node]]:
