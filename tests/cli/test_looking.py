@@ -239,7 +239,8 @@ def test_why_says_the_reason_and_when_it_is_looked_at_again(filled: Burst) -> No
 
 def test_waiting_for_what_is_over_tells_its_result(filled: Burst) -> None:
     assert "✔ completed" in filled("wait", world.DONE, status=0).stdout
-    assert filled("wait", world.FAILED, status=1).stdout.startswith(world.TRACEBACK)
+    failed = filled("wait", world.FAILED, "--quiet", status=1).stdout
+    assert failed.startswith(world.TRACEBACK)
     result = json.loads(filled("wait", world.DONE, "--json").stdout)
     check(result, shapes.ResultJson)
     assert result["exit_code"] == 0

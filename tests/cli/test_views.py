@@ -142,7 +142,7 @@ def test_the_summary_names_the_best_trial_and_what_to_do_next() -> None:
     checkpoint = world.checkpoint(done.trials[0])
     lines = drawn(experiments.summary(done, 120, checkpoint))
     assert lines[0].startswith("✔ completed  digits  exp-1m3k9zq4w02")
-    assert "★ best: t0000  validation_loss 0.0931  accuracy 0.975  at batch 560" in lines
+    assert "★ t0000  validation_loss 0.0931  accuracy 0.975  at batch 560" in lines
     assert "  lr=0.01  net.hidden=128" in lines
     assert [line[3:].split("  ")[0] for line in lines[-4:]] == [
         "burst show exp-1m3k9zq4w02",

@@ -18,11 +18,17 @@ from burst.core.model import Event, Experiment, Trial
 from burst.core.states import TrialState, is_terminal
 from burst.core.store.port import Store
 
-_TOLD = ("experiment.", "trial.", "checkpoint.", "node.")
-"""Beginnings of the names of events that a person is told of; JSON has them all."""
+_TOLD = ("experiment.", "trial.", "checkpoint.")
+_UNTOLD = ("checkpoint.deleted",)
+"""What a person is told of, by the beginning of an event's name; JSON has all of them."""
 
 
 _PAGE = 1000
+
+
+def is_for_people(event: str) -> bool:
+    """Whether a person is told of an event of this name."""
+    return event.startswith(_TOLD) and event not in _UNTOLD
 
 
 @dataclass(frozen=True)
@@ -41,7 +47,7 @@ class Happening:
 
     @property
     def for_people(self) -> bool:
-        return self.type != "event" or self.name.startswith(_TOLD)
+        return self.type != "event" or is_for_people(self.name)
 
 
 @dataclass

@@ -7,6 +7,7 @@ from dataclasses import replace
 from rich.console import Group, RenderableType
 
 from burst.cli import reading, shapes
+from burst.cli.following import is_for_people
 from burst.cli.ids import newest_checkpoint
 from burst.cli.session import Session
 from burst.cli.views.experiments import experiment_page
@@ -50,7 +51,7 @@ def _page(session: Session, found: Experiment | Trial | Checkpoint | Node) -> Re
     if isinstance(found, Experiment):
         picture = reading.picture(store, found.id, now)
         kept = [c for c in reading.checkpoints_of(store, found) if c.deleted is None]
-        events = reading.events_of(store, found.id, LATELY)
+        events = reading.events_of(store, found.id, LATELY, lambda e: is_for_people(e.name))
         return experiment_page(picture, kept, events, width)
     if isinstance(found, Trial):
         whole = reading.picture(store, found.experiment, now)
@@ -67,8 +68,11 @@ def _page(session: Session, found: Experiment | Trial | Checkpoint | Node) -> Re
 
 def _events_of_trial(session: Session, trial: Trial, attempts: list[Allocation]) -> list[Event]:
     mine = {trial.id, *(a.id for a in attempts)}
-    events = reading.events_of(session.store, trial.experiment, 10_000)
-    return [e for e in events if e.subject in mine or e.data.get("trial") == trial.id][-LATELY:]
+
+    def wanted(event: Event) -> bool:
+        return event.subject in mine or event.data.get("trial") == trial.id
+
+    return reading.events_of(session.store, trial.experiment, LATELY, wanted)
 
 
 def _alarms(session: Session, found: Experiment | Trial | Checkpoint | Node) -> list[str]:

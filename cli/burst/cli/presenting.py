@@ -66,6 +66,14 @@ class Lines(_Plain):
     def __init__(self, session: Session) -> None:
         self._session = session
 
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        click.echo()
+
     def show(self, picture: Picture, happened: Sequence[Happening]) -> None:
         metric = metric_of(picture.experiment)
         for one in happened:

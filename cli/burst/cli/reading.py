@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Mapping, Sequence
+from collections import deque
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 from burst.core.model import Allocation, Checkpoint, Event, Experiment, Json, Node, Trial
@@ -104,14 +105,16 @@ def _complete(
     return Picture(experiment, trials, allocations, nodes, now)
 
 
-def events_of(store: Store, experiment: str, last: int) -> list[Event]:
-    """The `last` events of an experiment, oldest first."""
-    cursor, kept = "", list[Event]()
+def events_of(
+    store: Store, experiment: str, last: int, wanted: Callable[[Event], bool]
+) -> list[Event]:
+    """The `last` ones of those events of an experiment that are `wanted`, oldest first."""
+    cursor, kept = "", deque[Event](maxlen=last)
     while True:
         page = store.events(cursor, limit=_EVENT_PAGE, experiment=experiment)
-        kept = [*kept, *page.events][-last:] if last else []
+        kept.extend(event for event in page.events if wanted(event))
         if len(page.events) < _EVENT_PAGE:
-            return kept
+            return list(kept)
         cursor = page.cursor
 
 

@@ -98,7 +98,11 @@ def json_shapes() -> list[tuple[str, type]]:
 
 def _command(path: tuple[str, ...], command: click.Command) -> str:
     context = click.Context(
-        command, info_name=" ".join(path), terminal_width=WIDTH, max_content_width=WIDTH
+        command,
+        info_name=" ".join(path),
+        terminal_width=WIDTH,
+        max_content_width=WIDTH,
+        help_option_names=cli.context_settings["help_option_names"],
     )
     text = "\n".join(line.rstrip() for line in command.get_help(context).splitlines())
     return f"### {' '.join(path)}\n\n```text\n{text}\n```\n"

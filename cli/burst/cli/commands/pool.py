@@ -45,7 +45,7 @@ class Usage:
 
     @property
     def words(self) -> str:
-        """`2 of 2 slots on 1 node in use; it may have 1 node`."""
+        """`2 of 2 slots in use on 1 node, of at most 1 node with 2 slots`."""
         pool = self.json
         nodes, most = pool["nodes"], pool["max_nodes"]
         held = f"{pool['used']} of {pool['slots']} slots in use on {_nodes(nodes)}"
@@ -53,7 +53,7 @@ class Usage:
             held = "no machine is up"
         if most is None:
             return held
-        return f"{held}; it may have {most} of {pool['slots_per_node']} slots each"
+        return f"{held}, of at most {_nodes(most)} with {pool['slots_per_node']} slots"
 
 
 def usage(session: Session, name: str) -> Usage:

@@ -61,8 +61,9 @@ def experiment_page(
     if waiting:
         parts.append(section("Waiting", *waiting))
     if checkpoints:
+        metric = metric_of(picture.experiment)
         newest = sorted(checkpoints, key=lambda c: c.created)[-8:]
-        parts.append(section("Checkpoints", checkpoints_table(newest, picture.now, width)))
+        parts.append(section("Checkpoints", checkpoints_table(newest, picture.now, width, metric)))
     if events:
         parts.append(section("Lately", events_table(events, width)))
     return Group(*parts)
@@ -83,7 +84,7 @@ def summary(picture: Picture, width: int, checkpoint: Checkpoint | None = None) 
     if picture.trials:
         parts.append(trials_table(picture, width, most=40))
     if best is not None:
-        parts += ["", best_line(picture.experiment, best)]
+        parts += ["", Text("Best", style="bold"), best_line(picture.experiment, best)]
     parts += ["", *_next(picture, best, checkpoint)]
     return Group(*parts)
 
@@ -91,7 +92,7 @@ def summary(picture: Picture, width: int, checkpoint: Checkpoint | None = None) 
 def best_line(experiment: Experiment, best: Trial) -> Text:
     """`★ t0002  validation_loss 0.0931  at batch 840  lr=0.01`."""
     metric = metric_of(experiment)
-    line = Text("★ ", style="yellow").append(f"best: {short_id(best)}", style="bold default")
+    line = Text("★ ", style="yellow").append(f"{short_id(best)}", style="bold default")
     if best.best is not None:
         shown = text.metrics(best.best.metrics, metric, most=4)
         line.append(f"  {shown}", style="default")

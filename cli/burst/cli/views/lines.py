@@ -10,9 +10,8 @@ from burst.cli.views import text
 
 def happening(one: Happening, experiment: str, metric: str) -> Text:
     """`17:40:05  t0000  validation_loss 0.0931  accuracy 0.975  at batch 840`."""
-    subject = one.subject.removeprefix(experiment + ".")
     line = Text(text.clock_time(one.at), style=text.FAINT)
-    line.append(f"  {subject.ljust(5)}  ", style="default")
+    line.append(f"  {_subject(one, experiment).ljust(5)}  ", style="default")
     if one.type == "validation":
         shown = text.metrics(_floats(one.data["metrics"]), metric, most=6)
         return line.append(shown, style="default").append(f"  at batch {one.data['batches']}")
@@ -22,8 +21,14 @@ def happening(one: Happening, experiment: str, metric: str) -> Text:
     if one.name.startswith(("trial.", "experiment.")):
         line.append_text(text.state(state))
     else:
-        line.append(f"· {state.replace('_', ' ')}", style="default")
+        return line.append(f"· {one.text or one.name}")
     return line.append(f"  {one.text}") if one.text else line
+
+
+def _subject(one: Happening, experiment: str) -> str:
+    """The trial that it happened to, as it is called within its experiment."""
+    trial = one.data.get("data", {}).get("trial") or one.subject
+    return str(trial).removeprefix(experiment + ".")
 
 
 def _floats(values: dict[str, float | int | str | None]) -> dict[str, float]:

@@ -39,7 +39,10 @@ def allocations_table(allocations: Sequence[Allocation], now: float, width: int)
     return table(columns, width)
 
 
-def checkpoints_table(checkpoints: Sequence[Checkpoint], now: float, width: int) -> Table:
+def checkpoints_table(
+    checkpoints: Sequence[Checkpoint], now: float, width: int, metric: str = ""
+) -> Table:
+    """One row a checkpoint; of its validation, `metric` first."""
     columns = [
         Column("CHECKPOINT", [c.id for c in checkpoints]),
         Column("TRIAL", [c.trial for c in checkpoints], rank=4),
@@ -47,7 +50,7 @@ def checkpoints_table(checkpoints: Sequence[Checkpoint], now: float, width: int)
         Column("SIZE", [text.size(c.size) for c in checkpoints], rank=3, justify="right"),
         Column("AGE", [text.ago(c.created, now) for c in checkpoints], rank=2, justify="right"),
         Column("STATE", [checkpoint_state(c) for c in checkpoints], rank=0),
-        Column("VALIDATION", [text.metrics(c.metrics) for c in checkpoints], rank=5),
+        Column("VALIDATION", [text.metrics(c.metrics, metric) for c in checkpoints], rank=5),
     ]
     return table(columns, width)
 
@@ -225,10 +228,11 @@ def _up(node: Node, now: float) -> str:
 
 
 def _event(event: Event) -> str:
-    subject = event.subject
-    if event.experiment and subject.startswith(event.experiment + "."):
+    subject = str(event.data.get("trial") or event.subject)
+    if event.experiment:
         subject = subject.removeprefix(event.experiment + ".")
-    return f"{subject} {event.name.rpartition('.')[2].replace('_', ' ')}"
+    what = event.name if event.subject.startswith("exp-") else event.name.replace(".", " ")
+    return f"{subject} {what.rpartition('.')[2].replace('_', ' ')}"
 
 
 def _or_dash(value: int | None) -> str:

@@ -17,6 +17,8 @@ from burst.core.model import Allocation, Lengths, MetricPoint, Node, Trial
 from burst.core.states import TrialState, is_terminal
 
 BAR = 14
+_HPARAMS = 48
+"""Columns of the cell with hyperparameters."""
 
 
 def short_id(trial: Trial) -> str:
@@ -36,13 +38,13 @@ def trials_table(picture: Picture, width: int, most: int | None = None) -> Table
         Column("PROGRESS", [_progress(t) for t in trials], rank=3),
         Column("BATCHES", [_batches(t) for t in trials], justify="right"),
         Column("EPOCH", [_epoch(t.done) for t in trials], rank=6, justify="right"),
-        Column("TRAINING", [_latest(t, "training", "loss") for t in trials], rank=7),
+        Column("TRAINING", [_latest(t, "training", "loss") for t in trials], rank=8),
         Column("VALIDATION", [_validation(t, metric) for t in trials], rank=2),
         Column("BEST", [_best(t, metric, best) for t in trials], rank=1),
-        Column("RATE", [text.rate(rate_of(t)) for t in trials], rank=8, justify="right"),
+        Column("RATE", [text.rate(rate_of(t)) for t in trials], rank=9, justify="right"),
         Column("TRAINED", [_trained(t) for t in trials], rank=10, justify="right"),
         Column("LEFT", [_left(t) for t in trials], rank=4, justify="right"),
-        Column("HYPERPARAMETERS", hparam_cells(trials), rank=9),
+        Column("HYPERPARAMETERS", hparam_cells(trials), rank=7),
     ]
     return table(columns, width)
 
@@ -138,7 +140,9 @@ def hparam_cells(trials: Sequence[Trial]) -> list[Text | str]:
     cells: list[Text | str] = []
     for one in flat:
         pieces = [f"{name}={text.value(one[name])}" for name in varying if name in one]
-        cells.append(Text("  ".join(pieces), style=text.FAINT))
+        cell = Text("  ".join(pieces), style=text.FAINT)
+        cell.truncate(_HPARAMS, overflow="ellipsis")
+        cells.append(cell)
     return cells
 
 

@@ -31,7 +31,7 @@ def why_page(
     said: dict[str, list[Trial]] = {}
     first: dict[str, WhyJson] = {}
     for trial, answer in zip(trials, answers, strict=True):
-        if experiment is not None and is_terminal(trial.state):
+        if experiment is not None and not _waits(trial):
             continue
         words = _words(trial)
         said.setdefault(words, []).append(trial)
@@ -39,7 +39,7 @@ def why_page(
     for words, mine in said.items():
         parts.append(_trial(mine, words, first[words], now))
     if not parts:
-        parts.append(Text("Nothing waits: every trial is over."))
+        parts.append(Text("Nothing waits: every trial runs or is over."))
     return Group(*parts)
 
 
@@ -53,6 +53,11 @@ def _subject(experiment: Experiment) -> Text:
     if experiment.state is ExperimentState.ACTIVE:
         line.append("  no runner has looked at it yet; start one: burst runner", style="default")
     return line
+
+
+def _waits(trial: Trial) -> bool:
+    runs = trial.state is TrialState.RUNNING and trial.wanted is None
+    return not runs and not is_terminal(trial.state)
 
 
 def _words(trial: Trial) -> str:
