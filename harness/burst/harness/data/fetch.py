@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import partial
 from typing import Any
 
-from torch.utils.data import Subset, default_convert
+from torch.utils.data import Subset, default_convert, get_worker_info
 
 from burst.harness.data.collate import Padding, stack_rows
 from burst.harness.data.gather import Gather, gather_of, is_hugging_face
 from burst.harness.data.order import Ticket
-from burst.harness.data.randomness import derive, kept_generators, seed_generators, spread
+from burst.harness.data.randomness import derive, kept_generators, spread
+from burst.harness.data.seeding import Seeding
 
 Collate = Callable[[list[Any]], Any]
 
@@ -32,6 +34,7 @@ class Fetcher:
         self._single = single
         self._gather = None if single else _gather(dataset, collate)
         self._rows = _as_tensors(dataset) if collate is None else dataset
+        self._seeding = Seeding()
         self._together = gives_rows_together(dataset) and not single
 
     @property
@@ -41,25 +44,30 @@ class Fetcher:
     def __call__(self, ticket: Ticket) -> Any:
         if self._gather is not None:
             return self._gather.batch(ticket.rows)
+        if get_worker_info() is not None:
+            return self._seeding.run(partial(self._run, ticket))
         with kept_generators():
-            return self._run(ticket)
+            return self._seeding.run(partial(self._run, ticket))
 
-    def _run(self, ticket: Ticket) -> Any:
+    def __reduce__(self) -> tuple[Any, ...]:
+        make = partial(Fetcher, seed=self._seed, single=self._single)
+        return make, (self.dataset, self._collate)
+
+    def _run(self, ticket: Ticket, seed: Callable[[int], None]) -> Any:
         key = derive(self._seed, "rows", ticket.epoch)
         rows = ticket.rows.tolist()
         if self._together:
-            seed_generators(spread(key, ticket.first))
+            seed(spread(key, ticket.first))
             items = self._rows.__getitems__(rows)
         else:
-            items = [self._one(row, spread(key, ticket.first + i)) for i, row in enumerate(rows)]
-        seed_generators(derive(self._seed, "collate", ticket.epoch, ticket.first))
+            items = []
+            for place, row in enumerate(rows, ticket.first):
+                seed(spread(key, place))
+                items.append(self._rows[row])
+        seed(derive(self._seed, "collate", ticket.epoch, ticket.first))
         if self._single:
             return (self._collate or default_convert)(items[0])
         return (self._collate or stack_rows)(items)
-
-    def _one(self, row: int, seed: int) -> Any:
-        seed_generators(seed)
-        return self._rows[row]
 
 
 def _gather(dataset: Any, collate: Collate | None) -> Gather | None:

@@ -33,17 +33,6 @@ def spread(key: int, number: int) -> int:
     return z ^ (z >> 31)
 
 
-def seed_generators(seed: int) -> None:
-    """Seed Python's, NumPy's and torch's global CPU generators with 64 bits.
-
-    Not `torch.manual_seed`, which would also reach for the accelerators' generators, and those
-    belong to the model.
-    """
-    random.seed(seed)
-    np.random.seed(seed & 0xFFFFFFFF)
-    torch.default_generator.manual_seed(seed)
-
-
 @contextmanager
 def kept_generators() -> Iterator[None]:
     """Leave the global CPU generators as they were found, whatever happens inside."""

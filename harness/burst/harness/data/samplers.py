@@ -20,7 +20,8 @@ from torch.utils.data import DistributedSampler
 from burst.harness.data.errors import DataError
 from burst.harness.data.order import Ticket
 from burst.harness.data.permutation import Rows
-from burst.harness.data.randomness import derive, kept_generators, seed_generators
+from burst.harness.data.randomness import derive, kept_generators
+from burst.harness.data.seeding import seed_generators
 
 
 class SampledOrder:

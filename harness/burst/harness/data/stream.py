@@ -18,7 +18,8 @@ from burst.harness.data.collate import stack_rows
 from burst.harness.data.errors import DataError
 from burst.harness.data.fetch import Collate
 from burst.harness.data.order import part
-from burst.harness.data.randomness import derive, kept_generators, seed_generators, spread
+from burst.harness.data.randomness import derive, kept_generators, spread
+from burst.harness.data.seeding import seed_generators
 
 _END = object()
 
