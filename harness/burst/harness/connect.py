@@ -123,7 +123,7 @@ def open_session(
     grace: float = 600.0,
     clock: Clock | None = None,
 ) -> Session:
-    """This rank's session, without checkpoints yet; without a link, nothing is kept. Collective."""
+    """This rank's session, without checkpoints yet; nothing is kept without a link. Collective."""
     clock = clock or SystemClock()
     session = Session(
         distributed=gang,

@@ -14,8 +14,8 @@
                 context.checkpoint.save({"model": model.state_dict()}, batches=batch + 1)
                 break
 
-In an experiment all of it goes to the experiment's store. Elsewhere the same script runs by itself:
-metrics are printed, and with a `folder` they and the checkpoints are kept there.
+In an experiment all of it goes to the experiment's store. Elsewhere the same script runs by
+itself: metrics are printed, and with a `folder` they and the checkpoints are kept there.
 """
 
 from __future__ import annotations
