@@ -15,6 +15,7 @@ from typing import Any
 import yaml
 
 from burst.core.config.problems import Place, Problem, Source
+from burst.core.config.syntax import explain_syntax, explain_unreadable
 
 _LARGEST_FILE_CHARS = 1_000_000
 _MOST_VALUES = 100_000
@@ -135,10 +136,10 @@ def read_yaml(text: str, source: Source, report: Report, shift: int = 0) -> Node
     try:
         composed = yaml.compose(text, Loader=_Loader)
     except yaml.MarkedYAMLError as error:
-        report.problems.append(_syntax(error, source, shift))
+        report.problems.append(explain_syntax(error, source, shift))
         return None
     except yaml.reader.ReaderError as error:
-        report.problems.append(_unreadable(error, text, source))
+        report.problems.append(explain_unreadable(error, text, source))
         return None
     except RecursionError:
         _whole(report, source, "this file nests too deeply to be read")
@@ -273,51 +274,3 @@ def _join(path: str, name: str) -> str:
 
 def _whole(report: Report, source: Source, message: str, hint: str = "") -> None:
     report.problems.append(Problem(Place(source, 1, 1), "", message, hint=hint))
-
-
-_SYNTAX = (
-    (r"character '\\t' that cannot start", "a tab cannot indent YAML", "use spaces"),
-    (
-        r"mapping values are not allowed",
-        "a `:` stands where no value can begin",
-        "quote the text, or mend the indentation of this line",
-    ),
-    (
-        r"expected <block end>",
-        "this line does not fit under the lines above",
-        "mend its indentation",
-    ),
-    (r"could not find expected ':'", "a key without a `:`", "write `key: value`"),
-    (r"expected ',' or '\}'", "a `{` is not closed", "close it with `}`"),
-    (r"expected ',' or '\]'", "a `[` is not closed", "close it with `]`"),
-    (r"unexpected end of stream", "a quoted text is not closed", "close it"),
-    (r"but found another document", "a second document begins here", "a file holds one"),
-)
-
-
-def _syntax(error: yaml.MarkedYAMLError, source: Source, shift: int) -> Problem:
-    text = error.problem or error.context or "this is not YAML"
-    mark = error.problem_mark or error.context_mark
-    message, hint = next(
-        ((said, hint) for pattern, said, hint in _SYNTAX if re.search(pattern, text)),
-        (text, ""),
-    )
-    opened = error.context_mark
-    if opened and message.endswith("is not closed"):
-        end = len(source.lines[opened.line]) - (shift if opened.line == 0 else 0)
-        if mark and mark.line == opened.line and mark.column < end:
-            message, hint = "a `,` or a closing bracket is missing before this", ""
-        else:
-            mark = opened
-    line, column = (mark.line, mark.column) if mark else (0, 0)
-    if line >= len(source.lines):  # the end of the file; its last line is the one to show
-        line = max(0, len(source.lines) - 1)
-        column = len(source.lines[line].rstrip()) if source.lines else 0
-    place = Place(source, line + 1, column + 1 + (shift if line == 0 else 0))
-    return Problem(place, "", message, hint=hint)
-
-
-def _unreadable(error: yaml.reader.ReaderError, text: str, source: Source) -> Problem:
-    before = text[: error.position].splitlines() or [""]
-    place = Place(source, len(before), len(before[-1]) + 1)
-    return Problem(place, "", "a control character; this is not a text file, or it is damaged")

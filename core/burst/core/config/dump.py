@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from typing import Any
 
 import yaml
@@ -15,6 +16,7 @@ from burst.core.units import format_duration, format_size, parse_duration, parse
 _WIDTH = 96
 _LONGEST_IN_LINE = 8
 _DURATIONS = ("burst_after", "deadline", "drain_grace")
+_BREAKS = re.compile("[\x85\u2028\u2029\ufeff\r]")
 _FIRST = ("name", "type")
 
 
@@ -34,11 +36,18 @@ def _represent_list(dumper: _Dumper, items: list[Any]) -> yaml.Node:
     return dumper.represent_sequence("tag:yaml.org,2002:seq", items, flow_style=short)
 
 
+def _represent_text(dumper: _Dumper, text: str) -> yaml.Node:
+    """In double quotes where PyYAML would fold a line break that is not a newline."""
+    style = '"' if _BREAKS.search(text) else None
+    return dumper.represent_scalar("tag:yaml.org,2002:str", text, style=style)
+
+
 def _represent_in_line(dumper: _Dumper, mapping: _InLine) -> yaml.Node:
     return dumper.represent_mapping("tag:yaml.org,2002:map", mapping, flow_style=True)
 
 
 add_scalars(_Dumper)
+_Dumper.add_representer(str, _represent_text)
 _Dumper.add_representer(list, _represent_list)
 _Dumper.add_representer(_InLine, _represent_in_line)
 

@@ -22,8 +22,9 @@ from burst.core.config.files import read_root, read_text
 from burst.core.config.names import explain_cluster_stranger, explain_stranger
 from burst.core.config.overrides import apply_overrides
 from burst.core.config.problems import ClusterFileError, ExperimentFileError
-from burst.core.config.rules import check_rules, check_space
+from burst.core.config.rules import check_rules
 from burst.core.config.rules_cluster import check_cluster_rules
+from burst.core.config.rules_search import check_space
 from burst.core.config.trees import put
 from burst.core.config.unacted import unacted
 

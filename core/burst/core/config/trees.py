@@ -1,6 +1,8 @@
-"""Moving nodes about in a tree by dotted paths."""
+"""Looking things up in a tree, and moving them about by dotted paths."""
 
 from __future__ import annotations
+
+from typing import Any
 
 from burst.core.config.document import Node, Report
 
@@ -47,3 +49,19 @@ def put(root: Node, path: str, node: Node, report: Report) -> bool:
             return False
     parent.value[last] = node
     return True
+
+
+def items_of(node: Node | None) -> list[Node]:
+    """The items of a list; none where it is not there or something else."""
+    return node.value if node and isinstance(node.value, list) else []
+
+
+def entries_of(group: Node | None) -> list[tuple[str, Node]]:
+    """The entries of a mapping; none where it is not there or something else."""
+    return list(group.value.items()) if group and isinstance(group.value, dict) else []
+
+
+def good_value(node: Node, *keys: str) -> Any:
+    """The plain value below, or None where there is none or it is known to be wrong."""
+    found = node.child(*keys)
+    return None if found is None or found.bad else found.plain()
