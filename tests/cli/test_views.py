@@ -160,6 +160,12 @@ def test_a_failed_trial_shows_its_own_traceback_first() -> None:
     ]
 
 
+def test_a_traceback_names_the_users_file_not_where_an_agent_put_it() -> None:
+    trace = 'File "/burst/nodes/node-1/alloc-2nk30zy94z9/code/models/train.py", line 63, in f'
+    lines = drawn(failure(Failure(kind="E", traceback=trace), "exp-1.t0000"))
+    assert lines[0] == 'File "models/train.py", line 63, in f'
+
+
 def test_a_long_traceback_keeps_its_end_and_says_where_the_rest_is() -> None:
     trace = "\n".join(f"line {n}" for n in range(100))
     lines = drawn(failure(Failure(kind="E", message="m", traceback=trace), "exp-1.t0000"))
@@ -185,7 +191,7 @@ def test_the_best_is_the_one_the_searcher_prefers_and_never_not_a_number() -> No
 
 
 def test_a_late_checkpoint_is_an_alarm_only_for_what_runs() -> None:
-    trial = world.training()
+    trial = world.training(state_since=world.NOW - 400)
     usual = [
         world.checkpoint(trial, letter, created=world.NOW - age)
         for letter, age in (("a", 300), ("b", 240), ("c", 180))
@@ -194,6 +200,8 @@ def test_a_late_checkpoint_is_an_alarm_only_for_what_runs() -> None:
     assert checkpoint_alarm(trial, usual, world.NOW - 100) == ""
     assert checkpoint_alarm(trial, usual[:2], world.NOW) == ""
     assert checkpoint_alarm(world.training(state=TrialState.PAUSED), usual, world.NOW) == ""
+    resumed = world.training(state_since=world.NOW - 100)
+    assert checkpoint_alarm(resumed, usual, world.NOW) == ""
 
 
 def test_a_checkpoint_tells_what_is_wrong_with_it() -> None:

@@ -65,6 +65,7 @@ class Lines(_Plain):
 
     def __init__(self, session: Session) -> None:
         self._session = session
+        self._told = False
 
     def __exit__(
         self,
@@ -72,12 +73,14 @@ class Lines(_Plain):
         error: BaseException | None,
         trace: TracebackType | None,
     ) -> None:
-        click.echo()
+        if self._told:
+            click.echo()
 
     def show(self, picture: Picture, happened: Sequence[Happening]) -> None:
         metric = metric_of(picture.experiment)
         for one in happened:
             if one.for_people:
+                self._told = True
                 self._session.show(happening(one, picture.experiment.id, metric))
         self._session.out.file.flush()
 
@@ -119,6 +122,7 @@ class LiveTable:
         error: BaseException | None,
         trace: TracebackType | None,
     ) -> None:
+        self._live.transient = error is None  # without a summary to come, the last table stays
         self._live.stop()
 
     def show(self, picture: Picture, happened: Sequence[Happening]) -> None:

@@ -160,7 +160,7 @@ def _tally(overview: Overview) -> Text:
 
 def _progress(overview: Overview) -> Text:
     fractions = [
-        1.0 if is_terminal(t.state) and t.state is not TrialState.FAILED else progress_of(t) or 0.0
+        1.0 if t.state in (TrialState.COMPLETED, TrialState.STOPPED) else progress_of(t) or 0.0
         for t in overview.trials
     ]
     fraction = sum(fractions) / len(fractions) if fractions else None

@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+import re
+
 from rich.console import Group, RenderableType
 from rich.text import Text
 
 from burst.cli.views import text
 from burst.core.model import Failure
 
+_CODE = re.compile(r'(File ")[^"]*/alloc-\w+/code/')
+"""Where an agent has put the user's code: of no interest, and gone by now."""
 LINES = 40
 """Lines of a traceback on a page; `burst logs` has them all."""
 
@@ -15,7 +19,7 @@ LINES = 40
 def failure(found: Failure, trial: str) -> RenderableType:
     """The traceback, the exception in red, and where it happened."""
     parts: list[RenderableType] = []
-    lines = found.traceback.rstrip().splitlines()
+    lines = _CODE.sub(r"\1", found.traceback.rstrip()).splitlines()
     if len(lines) > LINES:
         skipped = len(lines) - LINES
         parts.append(Text(f"… {text.count(skipped, 'line')} before these: `burst logs {trial}`",

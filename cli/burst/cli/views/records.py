@@ -212,9 +212,10 @@ def _slots(allocation: Allocation) -> str:
 
 
 def _from(allocation: Allocation) -> str:
-    if not allocation.restored_from:
-        return "the start" if allocation.started is not None else "–"
-    return f"batch {allocation.restored_batches}"
+    if allocation.restored_from:
+        return f"batch {allocation.restored_batches}"
+    known = allocation.attempt == 1 or not allocation.live  # else it may not have restored yet
+    return "the start" if known and allocation.started is not None else "–"
 
 
 def _ran(allocation: Allocation, now: float) -> str:
@@ -228,11 +229,11 @@ def _up(node: Node, now: float) -> str:
 
 
 def _event(event: Event) -> str:
-    subject = str(event.data.get("trial") or event.subject)
-    if event.experiment:
-        subject = subject.removeprefix(event.experiment + ".")
-    what = event.name if event.subject.startswith("exp-") else event.name.replace(".", " ")
-    return f"{subject} {what.rpartition('.')[2].replace('_', ' ')}"
+    """`t0003 running`, `t0003 checkpoint saved`, `alloc-… assigned`."""
+    trial = event.data.get("trial")
+    subject = str(trial or event.subject).removeprefix(f"{event.experiment}.")
+    what = event.name.replace(".", " ") if trial else event.name.rpartition(".")[2]
+    return f"{subject} {what.replace('_', ' ')}"
 
 
 def _or_dash(value: int | None) -> str:

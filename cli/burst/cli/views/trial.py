@@ -8,7 +8,7 @@ from itertools import pairwise
 from rich.console import Group, RenderableType
 from rich.text import Text
 
-from burst.cli.reading import Picture
+from burst.cli.reading import Picture, metric_of
 from burst.cli.shapes import progress_of
 from burst.cli.views import text
 from burst.cli.views.failure import failure
@@ -17,6 +17,9 @@ from burst.cli.views.table import facts, section
 from burst.cli.views.trials import rate_of, seconds_left, waits, where
 from burst.core.model import Allocation, Checkpoint, Event, Trial
 from burst.core.states import TrialState
+
+_CHECKPOINTS = 8
+"""Checkpoints on the page."""
 
 
 def trial_page(
@@ -39,7 +42,7 @@ def trial_page(
     parts.append(facts(_head(picture, trial)))
     parts += ["", *waits(picture)] if waits(picture) else []
     if trial.latest or trial.best:
-        parts.append(section("Metrics", facts(_metrics(trial))))
+        parts.append(section("Metrics", facts(_metrics(trial, metric_of(picture.experiment)))))
     hparams = text.flatten(trial.hparams)
     if hparams:
         rows = [(name, text.value(item)) for name, item in hparams.items()]
@@ -47,8 +50,7 @@ def trial_page(
     if attempts:
         parts.append(section("Attempts", allocations_table(attempts, picture.now, width)))
     if checkpoints:
-        shown = checkpoints_table(checkpoints[-10:], picture.now, width)
-        parts.append(section("Checkpoints", shown))
+        parts.append(section("Checkpoints", *_checkpoints(picture, checkpoints, width)))
     if events:
         parts.append(section("Lately", events_table(events, width)))
     return Group(*parts)
@@ -58,7 +60,7 @@ def checkpoint_alarm(trial: Trial, checkpoints: Sequence[Checkpoint], now: float
     """A sentence where the newest checkpoint is older than twice the usual time between them.
 
     The usual time is the median of the last gaps between checkpoints; with fewer than three
-    checkpoints nothing is usual yet. Only a running trial can be late.
+    checkpoints nothing is usual yet. Only a running trial can be late, from when it began to run.
     """
     times = [c.created for c in checkpoints]
     if trial.state is not TrialState.RUNNING or len(times) < 3:
@@ -66,7 +68,7 @@ def checkpoint_alarm(trial: Trial, checkpoints: Sequence[Checkpoint], now: float
     gaps = sorted(b - a for a, b in pairwise(times))[-9:]
     usual = gaps[len(gaps) // 2]
     age = now - times[-1]
-    if age <= 2 * usual or age < 10:
+    if now - max(times[-1], trial.state_since) <= max(2 * usual, 10):
         return ""
     return (
         f"the newest checkpoint is {text.seconds(age)} old; they used to come every "
@@ -85,8 +87,8 @@ def _head(picture: Picture, trial: Trial) -> list[tuple[str, RenderableType]]:
     if live is not None:
         rows.append(("on", where(live, picture.nodes)))
     rows.append(("slots", f"{trial.slots} of {' or '.join(trial.pools) or 'any pool'}"))
-    tried = f"{text.count(trial.attempts, 'attempt')}, {text.count(trial.restarts, 'restart')}"
-    rows.append(("tries", f"{tried} after a crash" if trial.restarts else tried))
+    crashed = f", of which {trial.restarts} crashed" if trial.restarts else ""
+    rows.append(("tries", text.count(trial.attempts, "attempt") + crashed))
     if trial.checkpoint:
         age = f", {text.ago(trial.checkpoint_at, picture.now)} old" if trial.live else ""
         rows.append(("checkpoint", trial.checkpoint + age))
@@ -117,12 +119,27 @@ def _progress(trial: Trial) -> Text:
     return line.append(f", {text.seconds(left)} left") if left is not None else line
 
 
-def _metrics(trial: Trial) -> list[tuple[str, RenderableType]]:
+def _checkpoints(
+    picture: Picture, checkpoints: Sequence[Checkpoint], width: int
+) -> list[RenderableType]:
+    kept = [one for one in checkpoints if one.deleted is None]
+    parts: list[RenderableType] = []
+    if kept:
+        metric = metric_of(picture.experiment)
+        parts.append(checkpoints_table(kept[-_CHECKPOINTS:], picture.now, width, metric))
+    gone = len(checkpoints) - len(kept[-_CHECKPOINTS:])
+    if gone:
+        command = f"burst checkpoint list --all {picture.trials[0].id}"
+        parts.append(Text(f"… and {gone} more, deleted ones too: {command}", style=text.FAINT))
+    return parts
+
+
+def _metrics(trial: Trial, metric: str) -> list[tuple[str, RenderableType]]:
     rows: list[tuple[str, RenderableType]] = []
     for group, point in trial.latest.items():
-        shown = Text(text.metrics(point.metrics, most=8))
+        shown = Text(text.metrics(point.metrics, metric, most=8))
         rows.append((group, shown.append(f"  at batch {point.batches}", style=text.FAINT)))
     if trial.best is not None:
-        shown = Text(text.metrics(trial.best.metrics, most=8)).append(" ★", style="yellow")
+        shown = Text(text.metrics(trial.best.metrics, metric, most=8)).append(" ★", style="yellow")
         rows.append(("best", shown.append(f"  at batch {trial.best.batches}", style=text.FAINT)))
     return rows

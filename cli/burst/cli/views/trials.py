@@ -164,7 +164,7 @@ def _state(trial: Trial) -> Text:
     if trial.wanted is not None and not is_terminal(trial.state):
         shown.append(f" → {trial.wanted}", style=text.FAINT)
     if trial.restarts:
-        shown.append(f"  {text.count(trial.restarts, 'restart')}", style="yellow")
+        shown.append(f"  crashed {trial.restarts}×", style="yellow")
     return shown
 
 
