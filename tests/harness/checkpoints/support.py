@@ -98,7 +98,7 @@ class Lab:
     def records(self) -> list[Checkpoint]:
         return self.store.children(Checkpoint, self.trial)
 
-    def keys(self) -> set[str]:
+    def stored(self) -> set[str]:
         return {blob.key for blob in self.blobs.list("checkpoints/")}
 
     def event_names(self) -> list[str]:
@@ -113,9 +113,9 @@ def same(one: Any, other: Any) -> bool:
         return _same_tensor(one, other)
     if isinstance(one, np.ndarray):
         facts = (one.dtype, one.shape) == (other.dtype, other.shape)
-        return facts and one.tobytes() == other.tobytes()
+        return bool(facts and one.tobytes() == other.tobytes())
     if isinstance(one, np.generic):
-        return one.dtype == other.dtype and one.tobytes() == other.tobytes()
+        return bool(one.dtype == other.dtype and one.tobytes() == other.tobytes())
     if isinstance(one, float):
         return struct.pack("d", one) == struct.pack("d", other)
     if isinstance(one, complex):

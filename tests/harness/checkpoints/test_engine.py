@@ -97,7 +97,7 @@ def test_a_save_sets_the_trials_newest_checkpoint_and_nothing_else_of_it(lab: La
 
 def test_files_are_readable_as_the_umask_says(lab: Lab) -> None:
     save(lab, 1)
-    modes = {stat.S_IMODE((lab.folder / key).stat().st_mode) for key in lab.keys()}
+    modes = {stat.S_IMODE((lab.folder / key).stat().st_mode) for key in lab.stored()}
     probe = lab.folder / "probe"
     probe.touch()
     assert modes == {stat.S_IMODE(probe.stat().st_mode)}
@@ -108,7 +108,7 @@ def test_what_has_not_changed_is_not_written_again(
 ) -> None:
     monkeypatch.setattr(packs, "OWN_FILE_BYTES", 4000)
     save(lab, 1, 2, 3)
-    large = [key for key in lab.keys() if (lab.folder / key).stat().st_size > 8000]
+    large = [key for key in lab.stored() if (lab.folder / key).stat().st_size > 8000]
     assert len(large) == 1
     assert all(verify(lab.blobs, record).good for record in lab.records())
     assert restored(lab) == 3
@@ -121,7 +121,7 @@ def test_a_restored_trial_borrows_from_the_checkpoint_it_was_restored_from(
     save(lab, 1)
     lab.next_attempt()
     save(lab, 2)
-    large = [key for key in lab.keys() if (lab.folder / key).stat().st_size > 8000]
+    large = [key for key in lab.stored() if (lab.folder / key).stat().st_size > 8000]
     assert len(large) == 1
 
 
@@ -182,14 +182,14 @@ def test_damage_to_any_file_makes_the_one_before_be_used(
 ) -> None:
     first = Lab(tmp_path / "count")
     save(first, 1, 2)
-    count = sum(first.records()[-1].id in key for key in first.keys())
+    count = sum(first.records()[-1].id in key for key in first.stored())
     first.close()
     assert count >= 5
     for number in range(count):
         lab = Lab(tmp_path / str(number))
         save(lab, 1, 2)
         newest = lab.records()[-1].id
-        path = sorted(key for key in lab.keys() if newest in key)[number]
+        path = sorted(key for key in lab.stored() if newest in key)[number]
         harm(lab.folder / path)
         if harm is _grow and path.endswith("manifest.json"):
             lab.close()
@@ -221,7 +221,7 @@ def test_if_all_are_damaged_the_trial_starts_anew_and_says_so(
     lab: Lab, capsys: pytest.CaptureFixture[str]
 ) -> None:
     save(lab, 1, 2)
-    for key in lab.keys():
+    for key in lab.stored():
         _truncate(lab.folder / key)
     assert restored(lab) == 0
     assert capsys.readouterr().err.count("is damaged") == 2
@@ -275,8 +275,8 @@ class _FullDisk:
 def test_a_full_disk_is_told_and_cleaned_up_and_the_next_save_works(lab: Lab) -> None:
     for free in range(6):
         disk = _FullDisk(lab.blobs, free)
-        engine = lab.engine(blobs=disk)  # type: ignore[arg-type]
-        before = lab.keys()
+        engine = lab.engine(blobs=disk)
+        before = lab.stored()
         engine.save(request(state(9), {"rng": [9]}, 9))
         if engine.wait():
             break
@@ -284,7 +284,7 @@ def test_a_full_disk_is_told_and_cleaned_up_and_the_next_save_works(lab: Lab) ->
         assert "batch 9 was not saved" in warning
         assert "No space left on device" in warning
         assert engine.poll() == []
-        assert lab.keys() == before
+        assert lab.stored() == before
         disk.free = 100
         engine.save(request(state(10 + free), {"rng": [10 + free]}, 10 + free))
         assert engine.wait()
@@ -296,7 +296,7 @@ def test_a_full_disk_is_told_and_cleaned_up_and_the_next_save_works(lab: Lab) ->
 def test_what_cannot_be_represented_is_raised_before_anything_is_written(lab: Lab) -> None:
     with pytest.raises(BurstError, match=r"own\.callbacks\[0\], a builtins\.object"):
         lab.engine().save(request({}, {"callbacks": [object()]}))
-    assert lab.keys() == set()
+    assert lab.stored() == set()
 
 
 def test_an_older_allocation_cannot_save_and_leaves_nothing(lab: Lab) -> None:
@@ -306,7 +306,7 @@ def test_an_older_allocation_cannot_save_and_leaves_nothing(lab: Lab) -> None:
         engine.save(request(state(1)))
     assert not engine.wait()
     assert lab.records() == []
-    assert lab.keys() == set()
+    assert lab.stored() == set()
     with pytest.raises(Fenced):
         engine.restore()
 
@@ -383,7 +383,7 @@ def test_a_warm_start_that_is_not_there_or_damaged_is_an_error(lab: Lab) -> None
         lab.engine(warm_start="ckpt-00000000000").restore()
     save(lab, 7)
     (record,) = lab.records()
-    for key in lab.keys():
+    for key in lab.stored():
         _truncate(lab.folder / key)
     lab.trial = lab.add_trial(1)
     with pytest.raises(BurstError, match="manifest"):
@@ -430,7 +430,7 @@ def test_shared_bytes_are_written_by_one_rank(lab: Lab) -> None:
 def test_all_ranks_fail_alike_when_one_cannot_write(lab: Lab) -> None:
     def act(collective: Collective) -> Any:
         blobs = _FullDisk(lab.blobs, 0) if collective.rank == 1 else lab.blobs
-        engine = lab.engine(collective, blobs=blobs)  # type: ignore[arg-type]
+        engine = lab.engine(collective, blobs=blobs)
         engine.save(request(state(1), collective.rank))
         return engine.wait(), engine.poll()
 
@@ -438,7 +438,7 @@ def test_all_ranks_fail_alike_when_one_cannot_write(lab: Lab) -> None:
     assert [done for done, _ in results] == [False, False]
     assert all("No space left" in warnings[0] for _, warnings in results)
     assert "on rank 1" in results[0][1][0]
-    assert (lab.records(), lab.keys()) == ([], set())
+    assert (lab.records(), lab.stored()) == ([], set())
 
 
 def test_all_ranks_raise_when_one_holds_what_cannot_be_represented(lab: Lab) -> None:

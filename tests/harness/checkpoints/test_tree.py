@@ -170,7 +170,7 @@ def test_values_of_torch_and_python_that_are_no_tensors_come_back() -> None:
         "window": deque([1, 2], maxlen=2),
         "long": bytes(range(256)) * 20,
         "longer": bytearray(5000),
-        "keys": {1: "a", (1, "b"): 2, None: 3, b"x": 4, 2.5: 5, True: 6},
+        "keys": {1: "a", (1, "b"): 2, None: 3, b"x": 4, 2.5: 5, False: 6},
         "fortran": np.asfortranarray(np.arange(6.0).reshape(2, 3)),
         "reversed": np.arange(6)[::-2],
     }
