@@ -9,6 +9,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable, Iterable
+from contextlib import closing
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TypeVar
@@ -56,7 +57,7 @@ class Interrupted({base}):
             batch_size=self.context.get_per_slot_batch_size(),
             shuffle=True,
             drop_last=True,
-            num_workers=self.context.get_hparam("workers"),
+            num_workers=int(os.environ["WORKERS"]),
         )
 
     def train_batch(self, batch, epoch_idx, batch_idx):
@@ -130,7 +131,8 @@ class Bench:
         ]
         flags = [part for setting in settings for part in ("--set", setting)]
         self.burst("run", "exp.yaml", "--detach", *flags)
-        with open_workspace(self.environment, self.code) as workspace:
+        workspace = open_workspace(self.environment, self.code)
+        with closing(workspace.store):
             trial = self._finish(workspace)
             assert trial.state is TrialState.COMPLETED, trial.failure
             assert list(marks.iterdir()) == [], "an interruption was never reached"
@@ -154,7 +156,7 @@ class Bench:
 def ending(workspace: Workspace, trial: Trial) -> Ending:
     """The last checkpoint's tensors and the metrics, without times."""
     record = workspace.store.get(Checkpoint, trial.checkpoint)
-    manifest = Manifest.model_validate_json(workspace.blobs.get(record.manifest))
+    manifest = Manifest.decode(workspace.blobs.get(record.manifest))
     groups = merge(workspace.store.metrics(trial.id))
 
     def rows(group: str) -> tuple[tuple[int, str], ...]:
