@@ -15,7 +15,6 @@ import fcntl
 import os
 import subprocess
 import sys
-import time
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
@@ -23,6 +22,8 @@ from pathlib import Path
 from burst.core.errors import Unreachable
 
 _LOCK = "driving.lock"
+_BORN_WITH = "BURST_DRIVING"
+"""The number of the descriptor with the lock, in the environment of a runner that was started."""
 
 
 @contextmanager
@@ -51,38 +52,42 @@ def is_driven(home: Path) -> bool:
 def start_runner(home: Path, environ: Mapping[str, str], cwd: Path) -> int:
     """Start `burst runner --until-idle` in a session of its own; returns its process id.
 
-    It outlives the caller and its terminal, and writes to `log/runner.log` in the home.
+    It outlives the caller and its terminal, and writes to `log/runner.log` in the home. It is born
+    with the lock, so it is a driver before this returns.
     """
     log = runner_log(home)
     log.parent.mkdir(parents=True, exist_ok=True)
-    with log.open("ab") as sink:
-        started = subprocess.Popen(
-            [sys.executable, "-m", "burst.cli", "runner", "--until-idle"],
-            stdin=subprocess.DEVNULL,
-            stdout=sink,
-            stderr=sink,
-            cwd=cwd,
-            env=dict(environ),
-            start_new_session=True,
-        )
-    _forget(started)
+    lock = _open(home)
+    try:
+        fcntl.flock(lock, fcntl.LOCK_SH)
+        with log.open("ab") as sink:
+            started = subprocess.Popen(
+                [sys.executable, "-m", "burst.cli", "runner", "--until-idle"],
+                stdin=subprocess.DEVNULL,
+                stdout=sink,
+                stderr=sink,
+                cwd=cwd,
+                env={**environ, _BORN_WITH: str(lock)},
+                pass_fds=(lock,),
+                start_new_session=True,
+            )
+    finally:
+        os.close(lock)
+    started.returncode = 0  # it is on its own: nobody waits for it
     return started.pid
 
 
-def ensure_driven(home: Path, environ: Mapping[str, str], cwd: Path) -> bool:
-    """See to it that somebody drives; True where one had to be started.
+def drop_inherited() -> None:
+    """In a runner that was born with the lock: give that one back, for it has its own now."""
+    descriptor = os.environ.pop(_BORN_WITH, "")
+    if descriptor.isdecimal():
+        os.close(int(descriptor))
 
-    Call it after the wish was written. It returns once the new runner holds the lock.
-    """
-    if is_driven(home):
-        return False
-    pid = start_runner(home, environ, cwd)
-    deadline = time.monotonic() + 30
-    while not is_driven(home) and time.monotonic() < deadline:
-        if _ended(pid):
-            break
-        time.sleep(0.02)
-    return True
+
+def ensure_driven(home: Path, environ: Mapping[str, str], cwd: Path) -> None:
+    """See to it that somebody drives. Call it after the wish was written."""
+    if not is_driven(home):
+        start_runner(home, environ, cwd)
 
 
 def runner_log(home: Path) -> Path:
@@ -99,13 +104,3 @@ def _open(home: Path) -> int:
             why=str(error),
             mend="free or unlock it, or name another folder with BURST_HOME",
         ) from error
-
-
-def _forget(process: subprocess.Popen[bytes]) -> None:
-    """The process is on its own: Python need not warn that nobody waited for it."""
-    process.returncode = 0
-
-
-def _ended(pid: int) -> bool:
-    ended, _ = os.waitpid(pid, os.WNOHANG)
-    return ended == pid

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import os
 import sys
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
@@ -62,14 +62,12 @@ class Session:
         return is_terminal(self.environ, sys.stdout)
 
     def show(self, *parts: RenderableType) -> None:
-        """Print renderables on stdout, one below the other; a pipe gets no padding."""
-        if self.out.is_terminal:
-            self.out.print(*parts, sep="\n")
-            return
-        with self.out.capture() as captured:
-            self.out.print(*parts, sep="\n")
-        for line in captured.get().splitlines():
-            click.echo(line.rstrip())
+        """Print renderables on stdout, one below the other."""
+        _print(self.out, parts, err=False)
+
+    def tell(self, *parts: RenderableType) -> None:
+        """The same on stderr, for what is not data."""
+        _print(self.err, parts, err=True)
 
     def note(self, text: str) -> None:
         """Say something that is not data, on stderr."""
@@ -83,6 +81,17 @@ class Session:
         """Print one JSON object on a line of its own, at once."""
         click.echo(json.dumps(value, ensure_ascii=False, allow_nan=False))
         sys.stdout.flush()
+
+
+def _print(console: Console, parts: Sequence[RenderableType], *, err: bool) -> None:
+    """A pipe gets no padding at the ends of lines."""
+    if console.is_terminal:
+        console.print(*parts, sep="\n")
+        return
+    with console.capture() as captured:
+        console.print(*parts, sep="\n")
+    for line in captured.get().splitlines():
+        click.echo(line.rstrip(), err=err)
 
 
 pass_session = click.make_pass_decorator(Session, ensure=True)

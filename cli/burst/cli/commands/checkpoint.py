@@ -5,15 +5,18 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeVar
 
 import click
 
 from burst.cli.completing import any_id
 from burst.cli.session import Session, json_option, pass_session
+from burst.core.errors import NotFound
 
 if TYPE_CHECKING:
     from burst.core.model import Checkpoint
+
+R = TypeVar("R")
 
 _CHECKPOINT = click.argument("checkpoint", shell_complete=any_id)
 
@@ -80,10 +83,12 @@ def download(session: Session, checkpoint: str, folder: Path | None, as_json: bo
     """
     from burst.core.checkpoints.download import download
 
-    found = _find(session, checkpoint)
-    into = folder or Path(found.id)
-    with _progress(session, "downloading") as advance:
-        files = download(session.workspace.blobs, found, into, advance)
+    def fetch(found: Checkpoint) -> tuple[Path, tuple[Path, ...]]:
+        into = folder or Path(found.id)
+        with _progress(session, "downloading") as advance:
+            return into, download(session.workspace.blobs, found, into, advance)
+
+    found, (into, files) = _with_newest(session, checkpoint, fetch)
     if as_json:
         paths = [str(path) for path in files]
         session.json({"checkpoint": found.id, "folder": str(into), "files": paths})
@@ -106,6 +111,8 @@ def verify(session: Session, checkpoint: str, as_json: bool) -> int:
     from burst.core.checkpoints.verify import verify
 
     found = _find(session, checkpoint)
+    if found.deleted is not None:
+        raise _is_deleted(found)
     with _progress(session, "verifying") as advance:
         report = verify(session.workspace.blobs, found, advance)
     if as_json:
@@ -163,6 +170,36 @@ def _find(session: Session, ref: str) -> Checkpoint:
     from burst.cli.ids import find_checkpoint
 
     return find_checkpoint(session.store, ref)
+
+
+def _with_newest(
+    session: Session, ref: str, use: Callable[[Checkpoint], R]
+) -> tuple[Checkpoint, R]:
+    """The checkpoint that `ref` means and what `use` made of it.
+
+    Retention may delete the newest checkpoint of a trial while it is read, because a newer one has
+    come: then that one is used.
+    """
+    from burst.core.checkpoints.manifest import Damaged
+    from burst.core.model import Checkpoint
+
+    while True:
+        found = _find(session, ref)
+        if found.deleted is not None:
+            raise _is_deleted(found)
+        try:
+            return found, use(found)
+        except Damaged:
+            if session.store.get(Checkpoint, found.id).deleted is None:
+                raise
+
+
+def _is_deleted(found: Checkpoint) -> NotFound:
+    return NotFound(
+        f"{found.id} is deleted",
+        why="retention keeps the best and the newest checkpoints of a trial, and pinned ones",
+        mend=f"`burst checkpoint list {found.trial}` shows those there are",
+    )
 
 
 @contextmanager

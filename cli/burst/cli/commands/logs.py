@@ -128,7 +128,7 @@ def _tell_failures(session: Session, trials: list[Trial]) -> None:
     if failed and failed[0].failure is not None:
         from burst.cli.views.failure import failure
 
-        session.err.print(failure(failed[0].failure, failed[0].id), "", sep="\n")
+        session.tell(failure(failed[0].failure, failed[0].id), "")
 
 
 def _tell_nothing(session: Session, id: str, launcher: bool) -> None:

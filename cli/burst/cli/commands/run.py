@@ -72,7 +72,7 @@ def run(session: Session, file: Path, **options: Unpack[RunOptions]) -> int:
     from burst.cli.submitting import find_same, prepare, submit
 
     prepared = prepare(session, file, options["code"], options["overrides"], options["pools"])
-    _show_plan(session, prepared, options["as_json"])
+    _show_plan(session, prepared, options)
     if options["dry_run"]:
         return 0
     experiment = None if options["new"] else find_same(session, prepared)
@@ -86,15 +86,18 @@ def run(session: Session, file: Path, **options: Unpack[RunOptions]) -> int:
     return _foreground(session, experiment, cursor, options)
 
 
-def _show_plan(session: Session, prepared: Prepared, as_json: bool) -> None:
+def _show_plan(session: Session, prepared: Prepared, options: RunOptions) -> None:
     from burst.cli.planning import plan_json
 
-    if as_json:
+    if options["as_json"]:
         session.json_line(plan_json(prepared.plan))
         return
     from burst.cli.views.plan import plan_page
 
-    session.show(plan_page(prepared.plan), "")
+    if options["detach"]:  # then the id alone is the data
+        session.tell(plan_page(prepared.plan), "")
+    else:
+        session.show(plan_page(prepared.plan), "")
 
 
 def _detach(session: Session, experiment: Experiment, as_json: bool) -> int:
@@ -108,7 +111,7 @@ def _detach(session: Session, experiment: Experiment, as_json: bool) -> int:
     from burst.cli.views.hints import background
 
     click.echo(experiment.id)
-    session.err.print(background(experiment.id, "runs in the background"))
+    session.tell(background(experiment.id, "runs in the background"))
     return 0
 
 
@@ -133,7 +136,7 @@ def _foreground(session: Session, experiment: Experiment, cursor: str, options: 
             picture = watch(session, follower, presenter, driver=driver, tail=tail)
     except KeyboardInterrupt:
         ensure_driven(session.home, session.environ, session.cwd)
-        session.err.print(background(experiment.id, "goes on in the background"))
+        session.tell(background(experiment.id, "goes on in the background"))
         return 130
     if needs_a_runner(session):
         ensure_driven(session.home, session.environ, session.cwd)

@@ -18,7 +18,7 @@ def runner(session: Session, until_idle: bool) -> None:
     """
     import signal
 
-    from burst.cli.driving import driving
+    from burst.cli.driving import driving, drop_inherited
     from burst.cli.logs import log_to_stderr
     from burst.runner.loop import Runner, is_idle
 
@@ -36,6 +36,7 @@ def runner(session: Session, until_idle: bool) -> None:
         signal.signal(number, leave)
     while not told:
         with driving(session.home):
+            drop_inherited()
             driver.run(until=(lambda: is_idle(store)) if until_idle else None)
         if is_idle(store):  # after the lock was given back: see `burst.cli.driving`
             return
