@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Sequence
+from functools import partial
 
 from burst.core.model import Allocation, DrainCause, ExitKind, Experiment, Lease, Node, Trial
 from burst.core.states import AllocationState, Reason, TrialState
@@ -33,11 +34,11 @@ def reconcile_allocations(ctx: Context, view: View) -> float | None:
             continue
         allocation = attempts.get((trial.id, trial.attempts))
         if allocation is None:
-            ctx.attempt(lambda trial=trial: settle(ctx, trial))  # type: ignore[misc]
+            ctx.attempt(partial(settle, ctx, trial))
         elif allocation.drain is not None and allocation.drain.deadline is not None:
             left = allocation.drain.deadline + SLACK_S - ctx.clock.now()
             if left <= 0 and allocation.drain.cause is not DrainCause.KILL:
-                ctx.attempt(lambda allocation=allocation: _kill(ctx, allocation))  # type: ignore[misc]
+                ctx.attempt(partial(_kill, ctx, allocation))
             elif left > 0:
                 next_in = left if next_in is None else min(next_in, left)
     return next_in

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Sequence
+from functools import partial
 from typing import Literal
 
 from burst.core.config.experiment import ExperimentConfig
@@ -35,7 +36,7 @@ def reconcile_experiments(ctx: Context, view: View) -> float | None:
         trials.setdefault(trial.experiment, []).append(trial)
     for experiment in view.experiments:
         live = trials.get(experiment.id, [])
-        ctx.attempt(lambda e=experiment, t=live: enforce(ctx.store, e, t, ctx.clock))  # type: ignore[misc]
+        ctx.attempt(partial(enforce, ctx.store, experiment, live, ctx.clock))
         book = Book.of(experiment)
         if experiment.state is ExperimentState.STOPPING:
             if book.ended >= experiment.trials:
@@ -125,7 +126,7 @@ def _stop(ctx: Context, experiment: Experiment, stops: Sequence[StopTrial]) -> N
             if trial.wanted is TrialState.STOPPED:
                 continue
             ctx.attempt(
-                lambda t=trial: end_trial(ctx.store, t.id, DrainCause.STOP, reason, ctx.clock)  # type: ignore[misc]
+                partial(end_trial, ctx.store, trial.id, DrainCause.STOP, reason, ctx.clock)
             )
 
 

@@ -7,8 +7,9 @@ every write names the versions that were read, and what one pass does not get do
 from __future__ import annotations
 
 import logging
+from collections.abc import Callable
 
-from burst.core.model import Node
+from burst.core.errors import BurstError
 from burst.core.states import NodeState
 from burst.runner.reconcile.allocations import reconcile_allocations
 from burst.runner.reconcile.context import Context, View
@@ -20,7 +21,7 @@ from burst.runner.reconcile.retain import reconcile_retention
 log = logging.getLogger(__name__)
 
 AFTER_FAILURE_S = 5.0
-_PARTS = (reconcile_nodes, reconcile_allocations, reconcile_experiments)
+Part = Callable[[Context, View], float | None]
 
 
 def reconcile(ctx: Context) -> float | None:
@@ -35,29 +36,31 @@ def reconcile(ctx: Context) -> float | None:
     """
     ctx.again = False
     view = View.read(ctx.store, ctx.pools)
-    due: list[float] = []
-    for part in _PARTS:
-        try:
-            due += _known(part(ctx, view))
-        except Exception:
-            log.exception("%s failed; it is tried again", part.__name__)
-            due.append(AFTER_FAILURE_S)
-    requested = [node for node in view.nodes if node.state is NodeState.REQUESTED]
+    due = [_attempt(part, ctx, view) for part in _PARTS]
+    known = [seconds for seconds in due if seconds is not None]
+    return 0.0 if ctx.again else min(known, default=None)
+
+
+def _plan_and_launch(ctx: Context, view: View) -> float | None:
+    next_plan, created = reconcile_planning(ctx, view)
+    launch(ctx, [*(n for n in view.nodes if n.state is NodeState.REQUESTED), *created])
+    return next_plan
+
+
+def _attempt(part: Part, ctx: Context, view: View) -> float | None:
     try:
-        next_plan, created = reconcile_planning(ctx, view)
-        due += _known(next_plan)
-        due += _known(_launch(ctx, [*requested, *created]))
-        due += _known(reconcile_retention(ctx, view))
+        return part(ctx, view)
+    except BurstError as error:
+        log.warning("%s: %s", part.__name__.strip("_"), error)
     except Exception:
-        log.exception("planning failed; it is tried again")
-        due.append(AFTER_FAILURE_S)
-    return 0.0 if ctx.again else min(due, default=None)
+        log.exception("%s failed; it is tried again", part.__name__.strip("_"))
+    return AFTER_FAILURE_S
 
 
-def _launch(ctx: Context, nodes: list[Node]) -> float | None:
-    launch(ctx, nodes)
-    return None
-
-
-def _known(seconds: float | None) -> list[float]:
-    return [] if seconds is None else [seconds]
+_PARTS: tuple[Part, ...] = (
+    reconcile_nodes,
+    reconcile_allocations,
+    reconcile_experiments,
+    _plan_and_launch,
+    reconcile_retention,
+)
