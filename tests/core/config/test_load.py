@@ -58,13 +58,13 @@ reproducibility: {mode: of}
 
 def test_the_error_shows_the_line_with_a_caret_and_the_advice() -> None:
     with pytest.raises(ExperimentFileError) as caught:
-        load(OK + "resources:\n  priorty: 3\n")
+        load(OK + "resources:\n  priorityy: 3\n")
     assert str(caught.value) == (
         "folder/exp.yaml has one mistake\n"
         "\n"
-        "folder/exp.yaml:4:3: `resources.priorty` is not a field of `resources`\n"
-        "  4 |   priorty: 3\n"
-        "    |   ^^^^^^^\n"
+        "folder/exp.yaml:4:3: `resources.priorityy` is not a field of `resources`\n"
+        "  4 |   priorityy: 3\n"
+        "    |   ^^^^^^^^^\n"
         "    = did you mean `priority`?"
     )
     assert caught.value.exit_code == ExitCode.CONFIG
@@ -144,7 +144,7 @@ def test_empty_fields_are_as_if_they_were_not_there() -> None:
          "is before"),
         ("retention: {log_days: 40000}", "retention.log_days", "between -1 and 32767"),
         ("max_trials: 3", "max_trials", "it is written `searcher.max_trials`"),
-        ("nmae: x", "nmae", "did you mean `name`?"),
+        ("namee: x", "namee", "did you mean `name`?"),
         ("min_validation_perod: 3", "min_validation_perod", "did you mean `validate.every`?"),
         ("slurm: {gpu_typ: x}", "slurm.gpu_typ", "did you mean `gpu_type`?"),
     ],
@@ -173,7 +173,7 @@ def test_a_mistake_has_its_path_and_its_remedy(line: str, path: str, words: str)
         ("{name: adaptive_asha, max_trials: 4, time_metric: steps, max_time: 9, max_length: 9ba}",
          "exclude each other"),
         ("{name: adaptive_asha, max_trials: 4, max_length: 9ba, divisor: 1}", "more than 1"),
-        ("{name: adaptive_asha, max_trials: 4, max_length: 9ba, mode: standart}", "`standard`"),
+        ("{name: adaptive_asha, max_trials: 4, max_length: 9ba, mode: standrad}", "`standard`"),
         ("{name: single, max_length: 5ep, source_trial_id: 3}", "an id such as exp-"),
         ("{name: single, max_length: 5ep, source_trial_id: exp-1m3k9zq4w7c}", "exp-….t0000"),
         ("{name: single, max_length: 5ep, source_checkpoint_uuid: ../x}", "ckpt-…"),
@@ -202,7 +202,7 @@ def test_a_warm_start_names_a_trial_or_a_checkpoint() -> None:
         ("{a: {type: log, base: 0, minval: 1, maxval: 4}}", "random", "more than 0"),
         ("{a: {type: categorical, vals: []}}", "random", "needs at least one value"),
         ("{a: {type: gauss, mean: 0}}", "random", "type: const, val:"),
-        ("{a: {b: {type: catgorical, vals: [1]}}}", "random", "did you mean `categorical`?"),
+        ("{a: {b: {type: categoricall, vals: [1]}}}", "random", "did you mean `categorical`?"),
         ("{a: {type: int, minval: 1, maxval: 9}}", "grid", "such as `count: 5`"),
         ("{a: {b: {type: double, minval: 0, maxval: 1}}}", "single", "`a.b` has a choice"),
         ("{a: {type: int, minval: 0, maxval: 9999, count: 0}}", "grid", "at least 1"),
@@ -236,6 +236,12 @@ def test_an_entrypoint_that_cannot_run_is_refused(entrypoint: str, words: str) -
 
 def test_a_missing_entrypoint_is_the_file_s_mistake() -> None:
     assert "`entrypoint` is missing" in str(only("name: x\n"))
+
+
+def test_a_command_may_name_a_level_or_the_inside_of_a_value() -> None:
+    line = "run ${hp.m} ${hp. m.lr } ${hp.m.lr} ${hp.c.x}"
+    space = "{m: {lr: 1}, c: {type: const, val: {x: 1}}}"
+    assert load(f'entrypoint: "{line}"\nhyperparameters: {space}\n').config.entrypoint == line
 
 
 def test_commands_and_lengths_in_every_form_are_taken() -> None:
@@ -280,7 +286,7 @@ def test_files_that_cannot_be_read_say_why(tmp_path: Path) -> None:
 
 def test_a_byte_order_mark_and_windows_lines_change_nothing(tmp_path: Path) -> None:
     path = tmp_path / "exp.yaml"
-    path.write_bytes(b"\xef\xbb\xbf" + OK.replace("\n", "\r\n").encode() + b"nmae: x\r\n")
+    path.write_bytes(b"\xef\xbb\xbf" + OK.replace("\n", "\r\n").encode() + b"namee: x\r\n")
     with pytest.raises(ExperimentFileError) as caught:
         load_experiment(path)
     assert [(p.line, p.column) for p in caught.value.problems] == [(3, 1)]

@@ -89,5 +89,5 @@ def test_a_setting_that_means_nothing_is_told_with_its_own_line(override: str, w
 
 def test_mistakes_of_file_and_command_line_come_together() -> None:
     with pytest.raises(ExperimentFileError) as caught:
-        load("resources.priority=200", text=TEXT + "nmae: x\n")
+        load("resources.priority=200", text=TEXT + "namee: x\n")
     assert [problem.file for problem in caught.value.problems] == ["exp.yaml", "--set"]

@@ -66,8 +66,8 @@ def test_the_cluster_of_the_design_loads_and_fits_its_schema() -> None:
 @pytest.mark.parametrize(
     "text",
     [
-        "nmae: x",
-        "resources: {priorty: 3}",
+        "namee: x",
+        "resources: {priorityy: 3}",
         "resources: {slots_per_trial: two}",
         "searcher: {name: adaptve}",
         "searcher: {max_length: 5ep}",

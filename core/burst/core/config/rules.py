@@ -67,10 +67,18 @@ def _entrypoint(root: Node, report: Report) -> None:
     known = [name for name, _ in space_leaves(space)]
     for part in parts:
         for name in _HP_REFERENCE.findall(part.value):
-            if name not in known:
+            if not _is_there(name.strip(), known):
                 said = f"`${{hp.{name}}}` names no hyperparameter"
                 hint = "" if known else "there are none"
                 report.wrong(part, said, nearest=nearest(name, known), hint=hint)
+
+
+def _is_there(name: str, known: list[str]) -> bool:
+    """Whether a reference is to a hyperparameter, a level of them, or inside of a value."""
+    return any(
+        name == path or path.startswith(f"{name}.") or name.startswith(f"{path}.")
+        for path in known
+    )
 
 
 def _project(root: Node, report: Report) -> None:
