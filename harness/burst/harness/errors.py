@@ -21,9 +21,9 @@ class MetricError(BurstError):
 
 
 def did_you_mean(name: str, known: Iterable[str]) -> str:
-    """How to mend a name that is not there: the nearest ones, or all there are."""
+    """How to mend a name that is not there: the nearest one, or all there are."""
     names = sorted(known)
-    near = get_close_matches(name, names, n=3, cutoff=0.5)
+    near = get_close_matches(name, names, n=1, cutoff=0.6)
     if near:
-        return f"did you mean {', '.join(near)}?"
+        return f"did you mean {near[0]}?"
     return f"there is {', '.join(names)}" if names else "there is none"

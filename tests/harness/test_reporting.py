@@ -1,0 +1,179 @@
+from __future__ import annotations
+
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+import pytest
+
+from burst.core.clock import ManualClock
+from burst.core.errors import Fenced, Unreachable
+from burst.core.model import Code, Event, Experiment, Lengths, MetricChunk, Trial
+from burst.core.store.memory import MemoryStore
+from burst.core.store.port import MAX_RECORD_BYTES, Put, Store
+from burst.harness.progress import Progress, StoreSink
+from burst.harness.reporting import Origin, Reporter
+
+EXPERIMENT = "exp-1m3k9zq4w7c"
+TRIAL = f"{EXPERIMENT}.t0000"
+
+
+class Broken:
+    """A sink that raises what it is told to, before or after it has passed things on."""
+
+    def __init__(self, inner: StoreSink) -> None:
+        self.inner = inner
+        self.before: list[Exception] = []
+        self.after: list[Exception] = []
+        self.tried = threading.Event()
+
+    def send(self, chunks: list[MetricChunk], events: list[Event]) -> None:
+        if chunks and self.before:
+            self.tried.set()
+            raise self.before.pop(0)
+        self.inner.send(chunks, events)
+        if chunks and self.after:
+            self.tried.set()
+            raise self.after.pop(0)
+
+
+def _store() -> Store:
+    store = MemoryStore()
+    store.commit(
+        Put(
+            Experiment(
+                id=EXPERIMENT,
+                name="x",
+                owner="",
+                created=0,
+                state_since=0,
+                config={},
+                code=Code(digest="", size=0),
+            )
+        ),
+        Put(
+            Trial(
+                id=TRIAL,
+                experiment=EXPERIMENT,
+                number=0,
+                seed=1,
+                slots=1,
+                pools=(),
+                created=0,
+                queued=0,
+                state_since=0,
+                token=1,
+            )
+        ),
+    )
+    return store
+
+
+@contextmanager
+def _reporter(store: Store, token: int = 1) -> Iterator[tuple[Reporter, Broken, Progress]]:
+    progress = Progress(ManualClock())
+    sink = Broken(StoreSink(store, TRIAL, token, progress))
+    reporter = Reporter(sink, Origin(TRIAL, 1), ManualClock())
+    try:
+        yield reporter, sink, progress
+    finally:
+        reporter.abandon()
+
+
+def _batches(store: Store, group: str = "training") -> list[int]:
+    return [row.batches for chunk in store.metrics(TRIAL, group) for row in chunk.rows]
+
+
+def test_a_flush_makes_every_report_before_it_durable() -> None:
+    store = _store()
+    with _reporter(store) as (reporter, _, progress):
+        progress.measure = lambda: Lengths(batches=7)
+        for batch in range(1, 8):
+            reporter.report("training", batch, {"loss": 1.0})
+        assert reporter.flush(30)
+        assert _batches(store) == list(range(1, 8))
+        assert store.get(Trial, TRIAL).done.batches == 7
+
+
+def test_a_commit_whose_answer_was_lost_counts_once() -> None:
+    store = _store()
+    with _reporter(store) as (reporter, sink, _):
+        sink.after = [Unreachable("no answer")]
+        reporter.report("training", 1, {"loss": 1.0})
+        reporter.report("validation", 1, {"loss": 1.0})
+        assert reporter.flush(30)
+        assert (_batches(store), _batches(store, "validation")) == ([1], [1])
+        assert [chunk.seq for chunk in store.metrics(TRIAL)] == [0, 0]
+
+
+def test_an_unreachable_store_delays_metrics_and_loses_none() -> None:
+    store = _store()
+    with _reporter(store) as (reporter, sink, _):
+        sink.before = [Unreachable("down"), Unreachable("down")]
+        reporter.report("training", 1, {"loss": 1.0})
+        assert sink.tried.wait(30)
+        reporter.report("training", 2, {"loss": 2.0})
+        assert reporter.flush(30)
+        assert _batches(store) == [1, 2]
+
+
+def test_a_flush_that_cannot_be_says_so_in_time() -> None:
+    with _reporter(_store()) as (reporter, sink, _):
+        sink.before = [Unreachable("down")] * 100
+        reporter.report("training", 1, {"loss": 1.0})
+        assert not reporter.flush(0.05)
+        with pytest.raises(Unreachable, match="could not be stored"):
+            reporter.close(0.05)
+
+
+def test_a_fenced_reporter_raises_at_the_next_report() -> None:
+    with _reporter(_store(), token=0) as (reporter, _, _):
+        reporter.report("training", 1, {"loss": 1.0})
+        with pytest.raises(Fenced):
+            reporter.flush(30)
+        with pytest.raises(Fenced):
+            reporter.report("training", 2, {"loss": 1.0})
+
+
+def test_many_reports_become_chunks_that_a_store_takes() -> None:
+    store = _store()
+    names = [f"metric_with_a_long_name_{i}" for i in range(40)]
+    with _reporter(store) as (reporter, _, _):
+        for batch in range(2000):
+            reporter.report("training", batch, dict.fromkeys(names, 1 / 3))
+        assert reporter.flush(60)
+    chunks = store.metrics(TRIAL, "training")
+    assert len(chunks) > 1
+    assert [chunk.seq for chunk in chunks] == list(range(len(chunks)))
+    assert max(len(chunk.model_dump_json()) for chunk in chunks) < MAX_RECORD_BYTES
+    assert _batches(store) == list(range(2000))
+
+
+def test_progress_keeps_the_best_validation_and_ignores_nan() -> None:
+    progress = Progress(ManualClock())
+    judged = [
+        progress.judge(batch, {"loss": value}, "loss", True)
+        for batch, value in enumerate([3.0, float("nan"), 2.0, 2.0, 5.0])
+    ]
+    assert judged == [True, False, True, False, False]
+    assert progress.best is not None
+    assert progress.best.batches == 2
+    assert not progress.judge(9, {"accuracy": 1.0}, "loss", True)
+
+
+def test_progress_survives_a_checkpoint() -> None:
+    progress = Progress(ManualClock())
+    progress.reported("validation", 3, {"loss": 1.0})
+    progress.judge(3, {"loss": 1.0}, "loss", True)
+    other = Progress(ManualClock())
+    other.load_state(progress.state())
+    assert (other.best, other.validations) == (progress.best, 1)
+
+
+def test_a_repeated_validation_is_not_counted_twice() -> None:
+    store = _store()
+    for _ in range(2):
+        with _reporter(store) as (reporter, _, progress):
+            progress.reported("validation", 3, {"loss": 1.0})
+            assert reporter.flush(30)
+    assert store.get(Trial, TRIAL).validations == 1
