@@ -171,6 +171,7 @@ def test_devices_images_and_storage_have_several_shapes() -> None:
         ("environment: {environment_variables: [A]}", "is written NAME=VALUE"),
         ("environment: {environment_variables: A=b}", "is a list of NAME=VALUE"),
         ("environment: {environment_variables: {cpu: [A=1], cuda: [A=2]}}", "has two values"),
+        ("environment: {variables: {A: x}, environment_variables: [A=y]}", "has another value"),
         ("optimizations: {mixed_precision: O4}", "cannot be `O4`"),
         ("min_validation_period: 100", "`100ba`"),
         ("scheduling_unit: x", "is not a length"),

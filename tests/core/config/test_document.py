@@ -97,6 +97,8 @@ def test_anchors_and_merges_work_and_nearer_keys_win() -> None:
         ("a: 1\n---\nb: 1\n", "f.yaml:2:1", "second document"),
         ("a: 1\n- b\n", "f.yaml:2:1", "does not fit"),
         ("a: \x07\n", "f.yaml:1:4", "control character"),
+        ("a: [x, ${hp.lr}]\n", "f.yaml:1:9", 'quote the text: "${hp.…}"'),
+        ("a: %x\n", "f.yaml:1:4", "put it in quotes"),
         ("a: *b\n", "f.yaml:1:4", "undefined alias"),
         ("? [a]\n: 1\n", "f.yaml:1:3", "a key is one word"),
         ("a: !!python/object:os.system x\n", "f.yaml:1:4", "means nothing here"),

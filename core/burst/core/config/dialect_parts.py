@@ -98,7 +98,19 @@ def _variables(root: Node, written: Node, report: Report) -> None:
             put(root, "environment.variables", Node({}, written.place, written.path), report)
             variables = root.child("environment", "variables")
         if variables is not None and isinstance(variables.value, dict):
-            variables.value.setdefault(name, node)
+            _variable(variables, name, node, report)
+
+
+def _variable(variables: Node, name: str, node: Node, report: Report) -> None:
+    there = variables.value.get(name)
+    if there is not None and there.place.source.override != node.place.source.override:
+        if there.place.source.override:
+            return
+    elif there is not None and there.value != node.value:
+        said = f"`{name}` has another value in `{variables.path}`"
+        report.wrong(node, said, hint="keep one")
+        return
+    variables.value[name] = node
 
 
 def _device(device: Node) -> None:

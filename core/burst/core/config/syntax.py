@@ -10,6 +10,7 @@ from burst.core.config.problems import Place, Problem, Source
 
 _SYNTAX = (
     (r"character '\\t' that cannot start", "a tab cannot indent YAML", "use spaces"),
+    (r"character '(.)' that cannot start", "a text cannot begin with this", "put it in quotes"),
     (
         r"mapping values are not allowed",
         "a `:` stands where no value can begin",
@@ -41,6 +42,8 @@ def explain_syntax(error: yaml.MarkedYAMLError, source: Source, shift: int) -> P
         end = len(source.lines[opened.line]) - (shift if opened.line == 0 else 0)
         if mark and mark.line == opened.line and mark.column < end:
             message, hint = "a `,` or a closing bracket is missing before this", ""
+            if source.lines[mark.line][: mark.column + 1].endswith("${"):
+                message, hint = "`{` begins a mapping here", 'quote the text: "${hp.…}"'
         else:
             mark = opened
     line, column = (mark.line, mark.column) if mark else (0, 0)
