@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import threading
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -29,6 +29,8 @@ FAST = Settings(
     launcher=(STAND_IN,), poll=0.02, ship_every=0.05, sample_every=0.05, flush_patience=2.0
 )
 CLOCK = SystemClock()
+Do = Sequence[tuple[str, Any]]
+"""What the stand-in does, see `stand_in.py`."""
 
 
 def eventually(probe: Callable[[], Any], seconds: float = 15.0) -> Any:
@@ -55,12 +57,7 @@ class Cluster:
         return join(self.ws, "local")
 
     def assign(
-        self,
-        node: Node,
-        do: list[tuple[str, Any]],
-        *,
-        slots: tuple[int, ...] = (0,),
-        **config: Any,
+        self, node: Node, do: Do, *, slots: tuple[int, ...] = (0,), **config: Any
     ) -> Allocation:
         """An allocation on `node` whose ranks do `do`; further keys are the experiment file's."""
         experiment, trial = self._submit(do, config)
@@ -82,9 +79,7 @@ class Cluster:
         self.ws.store.commit(Put(allocation))
         return allocation
 
-    def _submit(
-        self, do: list[tuple[str, Any]], config: Mapping[str, Any]
-    ) -> tuple[Experiment, Trial]:
+    def _submit(self, do: Do, config: Mapping[str, Any]) -> tuple[Experiment, Trial]:
         now = CLOCK.now()
         file = ExperimentConfig.model_validate(
             {
@@ -152,7 +147,7 @@ class Cluster:
 
 
 class Running:
-    """An agent in a thread of this process; it cannot hear signals, so tests tell it by its node."""
+    """An agent in a thread of this process; it hears no signals, so tests tell it by its node."""
 
     def __init__(self, ws: Workspace, node: Node, settings: Settings) -> None:
         self.reason: Reason | None = None

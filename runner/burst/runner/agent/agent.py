@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import logging
-import signal
 import threading
 
 from burst.core.errors import BurstError, NotFound
@@ -14,6 +13,7 @@ from burst.runner.agent.lease import Term
 from burst.runner.agent.registration import begin_leaving, note_problem, set_idle_since
 from burst.runner.agent.releasing import release
 from burst.runner.agent.schedule import Schedule, Step
+from burst.runner.agent.signals import Signals
 from burst.runner.agent.site import Site
 
 log = logging.getLogger(__name__)
@@ -26,15 +26,13 @@ _FAST_KILL_S = 5.0
 class Agent:
     """Runs the allocations of one node until it has a reason to leave."""
 
-    def __init__(self, site: Site, term: Term, idle: float | None, wake: threading.Event) -> None:
-        """`idle`: seconds without work after which it leaves; None stays. `wake` is what
-        `site.wake` sets."""
+    def __init__(self, site: Site, term: Term, idle: float | None, signals: Signals) -> None:
+        """`idle`: seconds without work after which it leaves; None stays."""
         self._site = site
         self._term = term
         self._idle = idle
-        self._wake = wake
+        self._signals = signals
         self._attempts: dict[str, Attempt] = {}
-        self._signals = 0
         self._leaving: Reason | None = None
         self._draining_said = False
         self._stop = threading.Event()
@@ -42,22 +40,6 @@ class Agent:
         self._busy_until = now
         self._node_read = now
         self._idle_said: bool | None = None
-
-    # --- signals ------------------------------------------------------------------------------
-
-    def install_signals(self) -> None:
-        """SIGTERM and SIGINT drain; a second one ends what runs within seconds.
-
-        Only a process's main thread can hear signals; in another one this does nothing.
-        """
-        if threading.current_thread() is not threading.main_thread():
-            return
-        for number in (signal.SIGTERM, signal.SIGINT):
-            signal.signal(number, self._hear_signal)
-
-    def _hear_signal(self, number: int, frame: object) -> None:
-        self._signals += 1
-        self._wake.set()
 
     # --- the loop that hears ------------------------------------------------------------------
 
@@ -67,14 +49,23 @@ class Agent:
         enforcer.start()
         try:
             while True:
-                self._wake.clear()
+                self._signals.wake.clear()
                 self._look()
-                if self._leaving is not None and not self._attempts:
+                if self._leaving is not None and not self._attempts and self._said_it:
                     return self._leaving
-                self._wake.wait(self._poll())
+                self._signals.wake.wait(self._poll())
         finally:
             self._stop.set()
             enforcer.join()
+
+    @property
+    def _busy(self) -> bool:
+        return any(not attempt.released.is_set() for attempt in self._attempts.values())
+
+    @property
+    def _said_it(self) -> bool:
+        """Whether the store knows that this node takes no more, or cannot be told."""
+        return self._draining_said or self._term.over(self._site.clock.monotonic())
 
     def _poll(self) -> float:
         settings = self._site.settings
@@ -133,10 +124,11 @@ class Agent:
         if now - self._node_read < _NODE_EVERY_S:
             return
         self._node_read = now
-        node = self._site.ws.store.get(Node, self._site.node.id)
-        if node.gone is not None:
-            self._leave(node.gone_reason or Reason(code="gone"))
-        elif node.draining is not None and self._leaving is None:
+        node = self._site.ws.store.find(Node, self._site.node.id)
+        if node is None or node.gone is not None:
+            self._draining_said = True
+            self._leave(Reason(code="gone", text="the node was given up"))
+        elif node.draining is not None:
             self._draining_said = True
             self._leave(Reason(code="told", text="the node was told to leave"))
 
@@ -147,7 +139,7 @@ class Agent:
             attempt.publish()
             if attempt.broken_node:
                 note_problem(site.ws.store, site.node.id, attempt.broken_node, site.clock)
-        idle = not self._attempts
+        idle = not self._busy
         if idle is not self._idle_said:
             since = site.clock.now() if idle else None
             set_idle_since(site.ws.store, site.node.id, since, site.clock)
@@ -159,35 +151,40 @@ class Agent:
 
     def _bury(self) -> None:
         for id, attempt in list(self._attempts.items()):
+            if attempt.released.is_set() and self._leaving is not None:
+                attempt.hurry()
             if not attempt.done.is_set():
                 continue
             if attempt.broken_node:
                 self._leave(Reason(code="unfit", text=attempt.broken_node))
             del self._attempts[id]
-            self._busy_until = self._site.clock.monotonic()
 
     def _consider_leaving(self) -> None:
-        if self._signals:
+        now = self._site.clock.monotonic()
+        if self._busy:
+            self._busy_until = now
+        if self._signals.count:
             self._leave(Reason(code="signal", text="the agent was asked to end by a signal"))
-        if self._term.over(self._site.clock.monotonic()):
+        if self._term.over(now):
             text = self._term.taken_away or "the lease could not be renewed"
             self._leave(Reason(code="lease", text=text))
-        if self._idle is None or self._attempts:
-            return
-        if self._site.clock.monotonic() - self._busy_until >= self._idle:
+        if self._idle is not None and now - self._busy_until >= self._idle:
             self._leave(Reason(code="idle", text=f"no work for {self._idle:g} s"))
 
     def _leave(self, reason: Reason) -> None:
         if self._leaving is None:
             log.info("leaving: %s", reason)
             self._leaving = reason
-            self._wake.set()
+            self._signals.wake.set()
 
     # --- the loop that enforces ---------------------------------------------------------------
 
     def _enforce_all(self) -> None:
         while not self._stop.wait(_ENFORCE_S):
-            self.enforce(self._site.clock.monotonic())
+            try:
+                self.enforce(self._site.clock.monotonic())
+            except Exception:  # whatever it is, the next deadline counts
+                log.exception("enforcing deadlines")
 
     def enforce(self, now: float) -> None:
         """Ask, terminate and kill as deadlines, signals and the lease demand. No I/O."""
@@ -195,9 +192,9 @@ class Agent:
         for attempt in list(self._attempts.values()):
             if lease.due(now) >= Step.ASK:
                 attempt.ask(self._drain(DrainCause.LEASE), lease)
-            elif self._leaving is not None or self._signals:
+            elif self._leaving is not None or self._signals.count:
                 attempt.ask(self._drain(DrainCause.NODE))
-            if self._signals > 1:
+            if self._signals.count > 1:
                 attempt.ask(self._drain(DrainCause.NODE), _fast(now))
             attempt.enforce(now)
 

@@ -87,7 +87,7 @@ def _failure(ended: Ended) -> Failure:
     if found is not None:
         kind, message, text = found
     else:
-        kind, message = _status_name(status), _status_text(status, ended.out_of_memory)
+        kind, message = _status_name(status), status_text(status, ended.out_of_memory)
         text = last_lines(ended.log)
     return Failure(
         kind=kind, message=message, traceback=text, rank=ended.log_rank, exit_code=status
@@ -115,16 +115,17 @@ def _status_name(status: int | None) -> str:
     return number.name if number is not None else f"exit {status}"
 
 
-def _status_text(status: int | None, out_of_memory: bool) -> str:
+def status_text(status: int | None, out_of_memory: bool = False) -> str:
+    """What became of a process, to follow its name: `ended with status 1`."""
     if status is None:
-        return "its processes were killed from outside"
+        return "was killed from outside"
     number = signal_of(status)
     if number is signal.SIGKILL and out_of_memory:
-        return "killed by the kernel: the machine ran out of memory"
+        return "was killed by the kernel: the machine ran out of memory"
     if number is signal.SIGKILL:
-        return "killed from outside; the usual cause is that memory ran out"
+        return "was killed from outside; the usual cause is that memory ran out"
     if number is not None:
-        return f"ended by {number.name}"
+        return f"was ended by {number.name}"
     return f"ended with status {status}"
 
 

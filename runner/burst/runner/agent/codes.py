@@ -21,7 +21,7 @@ def unpack(code: Code, blobs: Blobs, cache: Path, folder: Path) -> None:
 
     Raises:
         CannotPrepare: the archive is not in the blobs, or is damaged there.
-        OSError, StoreError, Unreachable: the disk or the blobs failed.
+        OSError, Unreachable: the disk or the blobs failed.
     """
     archive = blobs.local_path(code_key(code.digest))
     if archive is None or not archive.exists():
@@ -30,8 +30,8 @@ def unpack(code: Code, blobs: Blobs, cache: Path, folder: Path) -> None:
         raise _damaged(code, blobs)
     try:
         unpack_code(archive, folder)
-    except StoreError:
-        raise
+    except StoreError as error:
+        raise OSError(f"{error.what}: {error.why}") from error
     except BurstError as error:
         raise CannotPrepare(error.what, why=error.why, mend=error.mend) from error
 

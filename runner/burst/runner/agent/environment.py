@@ -79,6 +79,7 @@ def rank_environment(
         "PYTHONUNBUFFERED": "1",
         **environment.variables,
         **secrets,
+        "CUDA_DEVICE_ORDER": "PCI_BUS_ID",  # the order of nvidia-smi, and so of the slots
         "CUDA_VISIBLE_DEVICES": visible_devices(slots),
     }
 

@@ -3,34 +3,52 @@
 from __future__ import annotations
 
 import csv
+import os
 import shutil
 import subprocess
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 _TIMEOUT_S = 20.0
+_FIELDS = ("index", "uuid", "name", "memory.total", "driver_version")
 
 
 @dataclass(frozen=True)
 class Gpu:
     index: int
+    uuid: str
     name: str
     memory: int
     """Bytes."""
     driver: str
 
 
-def list_gpus() -> tuple[Gpu, ...]:
-    """The GPUs of this machine.
+def list_gpus(environ: Mapping[str, str] | None = None) -> tuple[Gpu, ...]:
+    """The GPUs of this machine that the agent may use, which CUDA_VISIBLE_DEVICES can restrict.
 
     Raises:
         OSError: `nvidia-smi` is there and does not answer, which means a broken driver.
     """
-    rows = query(("index", "name", "memory.total", "driver_version"))
-    return tuple(
-        Gpu(int(index), name, int(float(mebibytes) * 2**20), driver)
-        for index, name, mebibytes, driver in rows
+    found = tuple(
+        Gpu(int(index), uuid, name, int(float(mebibytes) * 2**20), driver)
+        for index, uuid, name, mebibytes, driver in query(_FIELDS)
     )
+    return visible(found, (os.environ if environ is None else environ).get("CUDA_VISIBLE_DEVICES"))
+
+
+def visible(gpus: Sequence[Gpu], names: str | None) -> tuple[Gpu, ...]:
+    """Those that CUDA would show: all without the variable, else up to the first unknown name."""
+    if names is None:
+        return tuple(gpus)
+    shown: list[Gpu] = []
+    for name in (part.strip() for part in names.split(",")):
+        found = [
+            gpu for gpu in gpus if str(gpu.index) == name or (name and gpu.uuid.startswith(name))
+        ]
+        if len(found) != 1:
+            break
+        shown += found
+    return tuple(sorted(shown, key=lambda gpu: gpu.index))
 
 
 def query(fields: Sequence[str]) -> list[list[str]]:
@@ -57,4 +75,5 @@ def query(fields: Sequence[str]) -> list[list[str]]:
 
 
 def parse(text: str) -> list[list[str]]:
-    return [[cell.strip() for cell in row] for row in csv.reader(text.splitlines()) if row]
+    rows = csv.reader(text.splitlines(), skipinitialspace=True)
+    return [[cell.strip() for cell in row] for row in rows if row]

@@ -9,7 +9,7 @@ agent's end by the end of its stdin, which needs no signal and no timer and work
 the launcher hears of the guard's end by its parent-death signal.
 
 Usage: guard.py LOG WORKING_DIRECTORY PROGRAM [ARGUMENT…]; stdout receives the launcher's status
-as `Popen.returncode` spells it, and closes when nothing is left.
+as `Popen.returncode` spells it (or `cannot start: …`), and closes when nothing is left.
 """
 
 from __future__ import annotations
@@ -24,8 +24,6 @@ import time
 _PR_SET_PDEATHSIG = 1
 _PR_SET_CHILD_SUBREAPER = 36
 _LEFTOVERS_S = 10.0
-CANNOT_START = 127
-"""Exit status where the program could not be started; the log has the reason."""
 
 
 def main(argv: list[str]) -> int:
@@ -37,11 +35,13 @@ def main(argv: list[str]) -> int:
     signal.set_wakeup_fd(wake, warn_on_full_buffer=False)
     for number in (signal.SIGCHLD, signal.SIGTERM, signal.SIGINT, signal.SIGHUP):
         signal.signal(number, _only_wake)
-    child = _start(log, folder, command)
+    child, trouble = _start(log, folder, command)
     status = _watch(child, woken)
     _kill_leftovers(child)
-    if status is not None:
-        os.write(1, b"%d\n" % status)
+    if trouble:
+        os.write(1, b"cannot start: " + trouble)
+    elif status is not None:
+        os.write(1, b"%d" % status)
     return 0
 
 
@@ -49,17 +49,22 @@ def _only_wake(number: int, frame: object) -> None:
     """The handler is needed for the wake-up byte; the loop does the work."""
 
 
-def _start(log: str, folder: str, command: list[str]) -> int:
-    """Fork the launcher: own session, stdout and stderr to `log`, stdin empty."""
+def _start(log: str, folder: str, command: list[str]) -> tuple[int, bytes]:
+    """Fork the launcher: own session, stdout and stderr to `log`, stdin empty.
+
+    Returns its process id and why it could not be started, empty where it was.
+    """
     guard = os.getpid()
+    heard, tell = os.pipe()  # closed by a successful exec
     child = os.fork()
     if child:
-        return child
+        os.close(tell)
+        return child, os.read(heard, 1000)
     try:
         os.setsid()
         _prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
         if os.getppid() != guard:
-            os._exit(CANNOT_START)
+            os._exit(1)
         for number in (signal.SIGCHLD, signal.SIGTERM, signal.SIGINT, signal.SIGHUP):
             signal.signal(number, signal.SIG_DFL)
         signal.set_wakeup_fd(-1)
@@ -71,8 +76,8 @@ def _start(log: str, folder: str, command: list[str]) -> int:
         os.chdir(folder)
         os.execvp(command[0], command)
     except OSError as error:
-        os.write(2, f"{command[0]}: {error.strerror}\n".encode())
-    os._exit(CANNOT_START)
+        os.write(tell, f"{error.filename or command[0]}: {error.strerror}".encode())
+    os._exit(1)
 
 
 def _offer_to_the_oom_killer() -> None:

@@ -5,7 +5,6 @@ from __future__ import annotations
 import argparse
 import logging
 import sys
-import threading
 from collections.abc import Sequence
 
 from burst.core.clock import Clock, SystemClock
@@ -19,11 +18,13 @@ from burst.runner.agent.agent import Agent
 from burst.runner.agent.lease import Keeper, Term, take
 from burst.runner.agent.locks import FileLock
 from burst.runner.agent.registration import join, leave, pool_of, register, was_here
-from burst.runner.agent.remains import LOCK, clear_remains
+from burst.runner.agent.remains import LOCK, clear_remains, forget_folder
+from burst.runner.agent.signals import Signals
 from burst.runner.agent.site import Settings, Site, nodes_folder
 
 log = logging.getLogger(__name__)
 
+_LOCK_PATIENCE_S = 2.0
 _EXPECTED_ENDS = ("idle", "told", "signal", "gone")
 
 
@@ -62,6 +63,8 @@ def serve(
 ) -> Reason:
     """Be the agent of `node` until there is a reason to leave; returns the reason.
 
+    In a program's main thread it takes SIGTERM and SIGINT over.
+
     Raises:
         NotFound: no such node or pool.
         Refused: the node has an agent already, is gone, or this machine is not fit.
@@ -70,20 +73,17 @@ def serve(
     settings, clock = settings or Settings(), clock or SystemClock()
     config = pool_of(ws.cluster.pools, pool)
     _check_pool(ws.store.get(Node, node), pool)
-    lock = FileLock(nodes_folder(ws.home) / node / LOCK)
-    try:
-        free = lock.try_take()
-    except OSError as error:
-        raise BurstError(
-            f"cannot keep state in {ws.home}",
-            why=error.strerror or str(error),
-            mend="free space there, or set BURST_HOME to a folder that you can write",
-        ) from error
-    if not free:
-        raise Refused(f"node {node} already has an agent on this machine")
+    folder = nodes_folder(ws.home) / node
+    lock = FileLock(folder / LOCK)
+    if not _try_take(lock, ws, clock):
+        raise Refused(
+            f"node {node} already has an agent on this machine",
+            mend="end that agent, or start one without --node; it joins as a new node",
+        )
     try:
         return _serve(ws, node, config, settings, clock)
     finally:
+        forget_folder(folder)
         lock.release()
 
 
@@ -95,33 +95,60 @@ def _check_pool(node: Node, pool: str) -> None:
         )
 
 
+def _try_take(lock: FileLock, ws: Workspace, clock: Clock) -> bool:
+    """Patient for a moment: another agent may be clearing what our dead predecessor left."""
+    until = clock.monotonic() + _LOCK_PATIENCE_S
+    try:
+        while not lock.try_take():
+            if clock.monotonic() >= until:
+                return False
+            clock.sleep(0.1)
+    except OSError as error:
+        raise BurstError(
+            f"cannot keep state in {ws.home}",
+            why=error.strerror or str(error),
+            mend="free space there, or set BURST_HOME to a folder that you can write",
+        ) from error
+    return True
+
+
 def _serve(
     ws: Workspace, node: str, config: PoolConfig, settings: Settings, clock: Clock
 ) -> Reason:
+    signals = Signals()
+    signals.install()
     clear_remains(ws, node, clock)
     term = Term(settings.lease, clock.monotonic())
     proven_dead = was_here(ws.store.get(Node, node), ws)
     lease = take(ws.store, node, settings.lease, proven_dead=proven_dead, clock=clock)
-    registered = register(ws, node, clock)
-    log.info("registered %s: %d slots", node, len(registered.slots))
-    wake = threading.Event()
-    keeper = Keeper(ws.store, lease, term, clock, wake.set)
+    keeper = Keeper(ws.store, lease, term, clock, signals.wake.set)
     keeper.start()
     try:
-        problems = registered.facts.get("problems") or []
+        registered = register(ws, node, clock)
+        problems = "; ".join(registered.facts.get("problems") or ())
         if problems:
-            reason = Reason(code="unfit", text="; ".join(problems))
+            reason = Reason(code="unfit", text=problems)
         else:
-            site = Site(ws, registered, settings, clock, wake=wake.set)
+            log.info("registered %s: %d slots", node, len(registered.slots))
+            site = Site(ws, registered, settings, clock, wake=signals.wake.set)
             idle = None if isinstance(config, StaticPool) else config.idle
-            agent = Agent(site, term, idle, wake)
-            agent.install_signals()
-            reason = agent.run()
+            reason = Agent(site, term, idle, signals).run()
     finally:
         keeper.close()
-    if not term.taken_away:
-        leave(ws, node, keeper.lease, reason, clock)
-    log.info("left %s: %s", node, reason)
+    _say_goodbye(ws, node, keeper, reason, clock)
     if problems:
-        raise Refused(f"node {node} is not fit to train", why=reason.text)
+        raise Refused(
+            f"node {node} is not fit to train",
+            why=problems,
+            mend="mend that and start the agent again; it joins as a new node",
+        )
     return reason
+
+
+def _say_goodbye(ws: Workspace, node: str, keeper: Keeper, reason: Reason, clock: Clock) -> None:
+    """Best effort: whoever does not hear it sees the lease run out."""
+    try:
+        leave(ws, node, keeper.lease, reason, clock)
+    except BurstError as error:
+        log.warning("taking leave of the store: %s", error.what)
+    log.info("left %s: %s", node, reason)

@@ -12,6 +12,8 @@ from burst.core.launch import LaunchSpec
 from burst.core.model import Allocation, Experiment, Slot, Trial
 from burst.core.workspace import Workspace
 from burst.runner.agent import codes
+from burst.runner.agent.classify import status_text
+from burst.runner.agent.control import Control, Start
 from burst.runner.agent.environment import (
     CannotPrepare,
     check_versions,
@@ -23,7 +25,10 @@ from burst.runner.agent.environment import (
 )
 from burst.runner.agent.machine import cpu_count
 from burst.runner.agent.site import Site
-from burst.runner.agent.venvs import Run, ensure_venv, recipe_for
+from burst.runner.agent.tails import LAUNCHER_LOG, last_lines_of
+from burst.runner.agent.venvs import ensure_venv, recipe_for
+
+_PAUSE_S = 0.2
 
 
 @dataclass(frozen=True)
@@ -47,7 +52,14 @@ class Work:
         slots = own_slots(site, allocation)
         trial = site.ws.store.get(Trial, allocation.trial)
         experiment = site.ws.store.get(Experiment, allocation.experiment)
-        config = ExperimentConfig.model_validate(experiment.config)
+        try:
+            config = ExperimentConfig.model_validate(experiment.config)
+        except ValueError as error:
+            raise CannotPrepare(
+                f"the file of {experiment.id} cannot be read by this version of burst",
+                why=str(error),
+                mend="run the same version of burst on the node and where you submit",
+            ) from error
         return cls(allocation, trial, experiment, config, slots)
 
 
@@ -70,54 +82,84 @@ def own_slots(site: Site, allocation: Allocation) -> tuple[Slot, ...]:
     return tuple(own[index] for index in share.slots)
 
 
-@dataclass(frozen=True)
-class Start:
-    """What to start: all that a process needs but its log."""
+class Preparation:
+    """What one attempt needs before its ranks can start; also runs the commands of that."""
 
-    command: tuple[str, ...]
-    environ: dict[str, str]
-    folder: Path
+    def __init__(self, site: Site, work: Work, folder: Path, control: Control) -> None:
+        """Resolves the secrets.
+
+        Raises:
+            CannotPrepare: one cannot be resolved.
+        """
+        environment = work.config.environment
+        self.secrets = resolve_secrets(environment.secrets, site.environ)
+        self._site = site
+        self._work = work
+        self._folder = folder
+        self._control = control
+        self._log = folder / "logs" / LAUNCHER_LOG
+        self._environ = {
+            **rank_environment(
+                site.environ,
+                environment,
+                self.secrets,
+                slots=work.slots,
+                threads=threads_of(site, work),
+            ),
+            **marks(work.allocation.id, str(folder / "spec.json")),
+        }
+
+    def prepare(self) -> Start:
+        """Unpack the code, write `spec.json`, build the environment, run the set-up commands.
+
+        Raises:
+            Leaving: the attempt was asked to leave meanwhile.
+            CannotPrepare: for a cause that the experiment's owner has to mend.
+            OSError, BurstError: for a cause of the node's or the world's.
+        """
+        site, work, code = self._site, self._work, self._folder / "code"
+        environment = work.config.environment
+        check_versions(environment, site.node.facts)
+        spec_for(site, work, self._folder).write()
+        codes.unpack(work.experiment.code, site.ws.blobs, site.cache / "code", code)
+        for command in environment.setup:
+            self.run(("/bin/sh", "-c", command), code)
+        python = sys.executable
+        if environment.python is not None:
+            recipe = recipe_for(environment.python, code)
+            python = str(ensure_venv(recipe, site.cache / "venvs", code, self))
+        return Start((python, *site.settings.launcher), self._environ, code)
+
+    def run(self, command: Sequence[str], folder: Path) -> None:
+        """One command of the preparation; the log has what it says.
+
+        Raises:
+            Leaving: the attempt was asked to leave meanwhile.
+            CannotPrepare: it failed; its last lines are the reason.
+        """
+        text = command[2] if command[:2] == ("/bin/sh", "-c") else " ".join(command)
+        with self._log.open("a") as file:
+            file.write(f"$ {text}\n")
+            begun = file.tell()
+        status = self._control.run(Start(tuple(command), self._environ, folder))
+        if status != 0:
+            raise CannotPrepare(
+                f"`{text}` {status_text(status)}",
+                why=last_lines_of(self._log, begun) or "it wrote nothing",
+                mend="correct environment in the experiment file",
+            )
+
+    def pause(self) -> None:
+        """Let a moment pass, while another process prepares the same.
+
+        Raises:
+            Leaving: the attempt was asked to leave.
+        """
+        self._control.check()
+        self._site.clock.sleep(_PAUSE_S)
 
 
-def prepare(site: Site, work: Work, folder: Path, secrets: dict[str, str], run: Run) -> Start:
-    """Unpack the code, build the environment, run the set-up, write `spec.json`.
-
-    `run` runs one command with its output in the attempt's log.
-
-    Raises:
-        CannotPrepare: for a cause that the experiment's owner has to mend.
-        OSError, BurstError: for a cause of the node's or the world's.
-    """
-    environment = work.config.environment
-    check_versions(environment, site.node.facts)
-    spec = spec_for(site, work, folder)
-    path = spec.write()
-    code = folder / "code"
-    codes.unpack(work.experiment.code, site.ws.blobs, site.cache / "code", code)
-    for command in environment.setup:
-        run(("/bin/sh", "-c", command), code)
-    python = sys.executable
-    if environment.python is not None:
-        recipe = recipe_for(environment.python, code)
-        python = str(ensure_venv(recipe, site.cache / "venvs", code, run))
-    environ = environment_of(site, work, secrets)
-    environ.update(marks(work.allocation.id, str(path)))
-    return Start((python, *site.settings.launcher), environ, code)
-
-
-def environment_of(site: Site, work: Work, secrets: dict[str, str]) -> dict[str, str]:
-    """What set-up commands and ranks find, but for the marks of the allocation."""
-    threads = _threads(site, work)
-    return rank_environment(
-        site.environ, work.config.environment, secrets, slots=work.slots, threads=threads
-    )
-
-
-def secrets_of(site: Site, work: Work) -> dict[str, str]:
-    return resolve_secrets(work.config.environment.secrets, site.environ)
-
-
-def _threads(site: Site, work: Work) -> int:
+def threads_of(site: Site, work: Work) -> int:
     return threads_for(work.config.environment, cpus=cpu_count(), node_slots=len(site.node.slots))
 
 
@@ -141,7 +183,7 @@ def spec_for(site: Site, work: Work, folder: Path) -> LaunchSpec:
         latest_checkpoint=work.config.searcher.source_checkpoint_uuid or "",
         ranks_per_node=len(devices),
         devices=devices,
-        threads=_threads(site, work),
+        threads=threads_of(site, work),
     )
 
 
@@ -154,8 +196,3 @@ def checkpoints_url(storage: CheckpointStorage | None, ws: Workspace) -> str:
         query = f"?endpoint_url={storage.endpoint_url}" if storage.endpoint_url else ""
         return f"s3://{place}{query}"
     return f"file://{ws.home / storage.path}"
-
-
-def command_text(command: Sequence[str]) -> str:
-    """A command as a person would have typed it."""
-    return command[2] if command[:2] == ("/bin/sh", "-c") else " ".join(command)

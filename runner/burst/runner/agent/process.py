@@ -23,8 +23,6 @@ class Process:
     ) -> None:
         """Starts `command` in `folder`, appending what it and its children write to `log`.
 
-        A program that does not exist ends with status 127 and the reason in `log`.
-
         Raises:
             OSError: the guard itself could not be started.
         """
@@ -47,13 +45,18 @@ class Process:
         """Block until nothing of it is left; the program's status, negative for a signal.
 
         None where it was killed by `kill`, or its guard was killed by someone else.
+
+        Raises:
+            OSError: the program could not be started.
         """
         assert self._guard.stdout is not None
         with self._guard.stdout as stdout:
             text = stdout.read()
         self._guard.wait()
         self.kill()
-        return int(text) if text.strip() else None
+        if text.startswith(b"cannot start: "):
+            raise OSError(text.decode(errors="replace"))
+        return int(text) if text else None
 
     def terminate(self) -> None:
         """SIGTERM to the program's process group."""

@@ -35,28 +35,31 @@ def clear_remains(ws: Workspace, own: str, clock: Clock) -> None:
         if folder.name == own:
             _clear(ws, folder, clock)
             continue
+        if not any(_folders(folder)):
+            continue  # of an agent that just begins, or that left nothing
         lock = FileLock(folder / LOCK)
         if lock.try_take():
             try:
-                if _clear(ws, folder, clock):
-                    shutil.rmtree(folder, ignore_errors=True)
+                _clear(ws, folder, clock)
+                forget_folder(folder)
             finally:
                 lock.release()
 
 
-def _clear(ws: Workspace, node: Path, clock: Clock) -> bool:
-    """Whether nothing is left of the node's attempts."""
+def forget_folder(folder: Path) -> None:
+    """Remove a node's folder, but not what has yet to be shipped. The caller has its lock."""
+    if not any(_folders(folder)):
+        shutil.rmtree(folder, ignore_errors=True)
+
+
+def _clear(ws: Workspace, node: Path, clock: Clock) -> None:
     attempts = list(_folders(node))
     killed = sweep(tuple(attempt.name for attempt in attempts))
     if killed:
         log.info("ended %d processes that an earlier agent had left", killed)
-    left = 0
     for attempt in attempts:
         if _ship_rest(ws, attempt, clock):
             shutil.rmtree(attempt, ignore_errors=True)
-        else:
-            left += 1
-    return left == 0
 
 
 def _ship_rest(ws: Workspace, folder: Path, clock: Clock) -> bool:

@@ -11,23 +11,34 @@ import hashlib
 import json
 import shutil
 import sys
-from collections.abc import Callable, Iterator, Sequence
+import time
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from importlib import metadata
 from pathlib import Path
+from typing import Protocol
 
 from burst.core.config.experiment import PythonEnvironment
 from burst.runner.agent.environment import CannotPrepare
-from burst.runner.agent.locks import locked
-
-Run = Callable[[Sequence[str], Path], None]
-"""Runs a command in a folder, its output in the attempt's log.
-
-Raises CannotPrepare if it fails.
-"""
+from burst.runner.agent.locks import FileLock
 
 _COMPLETE = "complete"
+KEEP = 10
+"""Environments kept on a node, and with them all that were used within a day."""
+_UNUSED_S = 86_400.0
+
+
+class Helper(Protocol):
+    """Who builds for whom: `burst.runner.agent.preparation.Preparation`."""
+
+    def run(self, command: Sequence[str], folder: Path) -> None:
+        """Run a command in a folder; raises CannotPrepare if it fails."""
+        ...
+
+    def pause(self) -> None:
+        """Let a moment pass; raises where the attempt has to leave."""
+        ...
 
 
 @dataclass(frozen=True)
@@ -82,7 +93,7 @@ def _burst_requirement() -> str:
     return f"burst[train]=={distribution.version}"
 
 
-def ensure_venv(recipe: Recipe, cache: Path, code: Path, run: Run) -> Path:
+def ensure_venv(recipe: Recipe, cache: Path, code: Path, helper: Helper) -> Path:
     """The interpreter of the venv for `recipe`, built if it is not there yet.
 
     Safe for several agents on one home; a build that was cut off is begun again.
@@ -91,27 +102,41 @@ def ensure_venv(recipe: Recipe, cache: Path, code: Path, run: Run) -> Path:
         CannotPrepare: uv is missing, or could not build it.
     """
     folder = cache / recipe.name
-    python = folder / "bin" / "python"
-    cache.mkdir(parents=True, exist_ok=True)
-    with locked(cache / f"{recipe.name}.lock"):
+    lock = FileLock(cache / f"{recipe.name}.lock")
+    while not lock.try_take():
+        helper.pause()
+    try:
         if not (folder / _COMPLETE).exists():
-            _build(recipe, folder, code, run)
-            (folder / _COMPLETE).touch()
-    return python
+            _build(recipe, folder, code, helper)
+        (folder / _COMPLETE).touch()
+    finally:
+        lock.release()
+    _trim(cache)
+    return folder / "bin" / "python"
 
 
-def _build(recipe: Recipe, folder: Path, code: Path, run: Run) -> None:
+def _build(recipe: Recipe, folder: Path, code: Path, helper: Helper) -> None:
     uv = find_uv()
     shutil.rmtree(folder, ignore_errors=True)
-    version = recipe.version if not recipe.behind else sys.executable
-    run([uv, "venv", "--quiet", "--no-project", "--python", version, str(folder)], code)
+    version = sys.executable if recipe.behind else recipe.version
+    helper.run([uv, "venv", "--quiet", "--no-project", "--python", version, str(folder)], code)
     if recipe.behind:
         (packages,) = folder.glob("lib/python*/site-packages")
         (packages / "_burst_node.pth").write_text("\n".join(recipe.behind) + "\n")
     if recipe.requirements:
+        python = str(folder / "bin" / "python")
         with _file_of(recipe.requirements, code) as path:
-            python = str(folder / "bin" / "python")
-            run([uv, "pip", "install", "--quiet", "--python", python, "-r", str(path)], code)
+            install = [uv, "pip", "install", "--quiet", "--python", python, "-r", str(path)]
+            helper.run(install, code)
+
+
+def _trim(cache: Path) -> None:
+    """Remove what has not been used for long, beyond the newest few."""
+    used = sorted(cache.glob(f"*/{_COMPLETE}"), key=lambda path: path.stat().st_mtime)
+    for marker in used[:-KEEP]:
+        if time.time() - marker.stat().st_mtime > _UNUSED_S:
+            marker.unlink(missing_ok=True)
+            shutil.rmtree(marker.parent, ignore_errors=True)
 
 
 @contextmanager
