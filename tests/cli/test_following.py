@@ -137,6 +137,7 @@ def test_trials_that_come_later_are_seen(store: Store) -> None:
         (ExperimentState.ACTIVE, TrialState.RUNNING, False),
         (ExperimentState.PAUSED, TrialState.RUNNING, False),
         (ExperimentState.PAUSED, TrialState.PAUSED, True),
+        (ExperimentState.PAUSED, TrialState.WAITING, True),
         (ExperimentState.STOPPING, TrialState.STOPPING, False),
         (ExperimentState.COMPLETED, TrialState.COMPLETED, True),
         (ExperimentState.FAILED, TrialState.FAILED, True),

@@ -15,7 +15,7 @@ from burst.cli.reading import Picture
 from burst.cli.shapes import event_json, metric_row_json, reason_json
 from burst.core.metrics import merge
 from burst.core.model import Event, Experiment, Trial
-from burst.core.states import TrialState, is_terminal
+from burst.core.states import ExperimentState, TrialState, is_terminal
 from burst.core.store.port import Store
 
 _TOLD = ("experiment.", "trial.", "checkpoint.")
@@ -24,6 +24,8 @@ _UNTOLD = ("checkpoint.deleted",)
 
 
 _PAGE = 1000
+BUSY = (TrialState.RUNNING, TrialState.STOPPING)
+"""States of a trial that may hold slots. In a paused experiment waiting ones are held."""
 
 
 def is_for_people(event: str) -> bool:
@@ -134,8 +136,8 @@ def settled(picture: Picture) -> bool:
     """Whether nothing more will happen by itself: over, or paused with every slot given back."""
     if picture.over:
         return True
-    busy = any(t.live for t in picture.trials)
-    return str(picture.experiment.state) == "paused" and not busy
+    busy = any(t.state in BUSY for t in picture.trials)
+    return picture.experiment.state is ExperimentState.PAUSED and not busy
 
 
 def succeeded(record: Experiment | Trial) -> bool:

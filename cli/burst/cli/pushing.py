@@ -8,6 +8,9 @@ from burst.core.model import Experiment
 from burst.core.states import ExperimentState
 from burst.runner.loop import Runner, is_idle
 
+_PASSES = 10
+"""Passes at most while each one changes something: one thing leads to another."""
+
 
 def see_to_it(session: Session) -> None:
     """Act once at once, and leave a runner behind where more is to be done than that.
@@ -17,7 +20,10 @@ def see_to_it(session: Session) -> None:
     """
     if is_driven(session.home):
         return
-    Runner(session.workspace, session.clock).step()
+    runner = Runner(session.workspace, session.clock)
+    for _ in range(_PASSES):
+        if runner.step() != 0:
+            break
     if not is_idle(session.store):
         ensure_driven(session.home, session.environ, session.cwd)
 

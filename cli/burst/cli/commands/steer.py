@@ -100,26 +100,30 @@ def _wait_for(session: Session, record: Experiment | Trial, goal: str) -> Experi
 
 
 def _reached(session: Session, record: Experiment | Trial, goal: str) -> bool:
+    from burst.cli.following import BUSY
     from burst.core.model import Experiment, Trial
-    from burst.core.states import is_terminal
+    from burst.core.states import TrialState, is_terminal
 
     if is_terminal(record.state):
         return True
     if goal == "over":
         return False
     if isinstance(record, Trial):
-        return str(record.state) == goal
+        held = record.state is TrialState.WAITING and record.wanted is TrialState.PAUSED
+        return str(record.state) == goal or (goal == "paused" and held)
     mine = [t for t in session.store.live(Trial) if t.experiment == record.id]
     if goal == "paused":
-        return str(record.state) == "paused" and not mine
+        return str(record.state) == "paused" and not any(t.state in BUSY for t in mine)
     return isinstance(record, Experiment) and any(str(t.state) == goal for t in mine)
 
 
 def _told(id: str, state: str, goal: str) -> str:
     if state in ("completed", "cancelled", "failed", "stopped"):
         return f"{id} is {state}."
+    if goal == "paused" and state == "paused":
+        return f"{id} is paused; go on with: burst resume {id}"
     if goal == "paused":
-        return f"{id} is {state}; go on with: burst resume {id}"
+        return f"{id} finishes its batch, checkpoints and is paused; go on with: burst resume {id}"
     if goal == "running":
         return f"{id} is {state}; follow it with: burst logs {id} -f"
     return f"{id} is {state} and ends in the background; wait for it with: burst wait {id}"
