@@ -28,7 +28,7 @@ def _run(folder: Path, example: str, *settings: str, interruptions: list[str]) -
     bench = Bench.of_example(example, base, folder)
     common = ["optimizations.aggregation_frequency=2", "report_every=5ba", *lengths]
     if not any("WORKERS" in setting for setting in settings):
-        common.append("environment.variables.WORKERS='2'")
+        common.append("environment.variables.WORKERS=2")
     return bench.run([*common, *settings], interruptions)
 
 
@@ -55,7 +55,7 @@ def test_the_number_of_loader_workers_changes_nothing(tmp_path: Path) -> None:
         workers: _run(
             tmp_path / str(workers),
             "digits",
-            f"environment.variables.WORKERS='{workers}'",
+            f"environment.variables.WORKERS={workers}",
             "searcher.max_length=40ba",
             interruptions=[],
         )

@@ -92,6 +92,13 @@ def test_a_file_of_the_years_before_is_read_whole_and_told_the_new_forms() -> No
     )
 
 
+def test_a_variable_that_looks_like_a_number_is_the_text_that_was_written() -> None:
+    variables = "{A: 1, B: 1e-3, C: true, D: 08}"
+    written = f"entrypoint: [python, x.py]\nenvironment: {{variables: {variables}}}"
+    found = parse_experiment(written, "exp.yaml").config
+    assert found.environment.variables == {"A": "1", "B": "1e-3", "C": "true", "D": "08"}
+
+
 def test_both_dialects_of_one_search_are_one_search() -> None:
     common = "name: adaptive_asha, metric: loss, max_trials: 16"
     new = config(f"searcher: {{{common}, time_metric: batches, max_time: 937}}").searcher

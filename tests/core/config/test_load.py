@@ -128,7 +128,6 @@ def test_empty_fields_are_as_if_they_were_not_there() -> None:
         ("reproducibility: {experiment_seed: 2147483648}", "reproducibility.experiment_seed",
          "less than"),
         ("budget: {usd: 0}", "budget.usd", "more than 0"),
-        ("environment: {variables: {A: 1}}", "environment.variables.A", 'quotes: "1"'),
         ("environment: {variables: {'A B': x}}", "environment.variables.A B", "no name of a var"),
         ("environment: {variables: {A: }}", "environment.variables.A", "is empty"),
         ("environment: {secrets: {A: x}}", "environment.secrets.A", "`ssm:`"),

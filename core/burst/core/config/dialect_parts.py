@@ -6,7 +6,7 @@ import posixpath
 import re
 
 from burst.core.config.document import Node, Report
-from burst.core.config.trees import put, take
+from burst.core.config.trees import entries_of, put, take
 
 _LAUNCHER = re.compile(r"^determined\.launch\.(\w+)$")
 _CLASS_OPTION = "--trial"
@@ -56,7 +56,7 @@ def entrypoint(root: Node, report: Report) -> None:
 
 
 def environment(root: Node, report: Report) -> None:
-    """`image` for each kind of slot, `environment_variables` as one mapping, devices as text."""
+    """`image` for each kind of slot, variables as one mapping of texts, devices as text."""
     image = root.child("environment", "image")
     if image and isinstance(image.value, str):
         kinds = ("cpu", "cuda", "rocm")
@@ -67,6 +67,9 @@ def environment(root: Node, report: Report) -> None:
         put(root, "environment.image.cuda", old, report)
     if (written := take(root, "environment.environment_variables")) and written.value:
         _variables(root, written, report)
+    for _, variable in entries_of(root.child("environment", "variables")):
+        if isinstance(variable.value, bool | int | float):
+            variable.value = variable.shown
     devices = root.child("resources", "devices")
     for device in devices.value if devices and isinstance(devices.value, list) else ():
         _device(device)

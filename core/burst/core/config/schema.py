@@ -105,6 +105,7 @@ def _old_shapes(schema: Schema, parts: Schema) -> None:
         "description": "NAME=VALUE, one each.",
         "deprecated": True,
     }
+    environment["variables"]["additionalProperties"] = {"type": ["string", "number", "boolean"]}
     resources = _section(schema, parts, "resources")
     resources["devices"] = {"type": "array", "items": {"type": ["string", "object"]}}
     policy = parts["LogPolicy"]
