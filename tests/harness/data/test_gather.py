@@ -215,3 +215,17 @@ def test_datasets_with_code_of_their_own_are_not_gathered() -> None:
     assert gather_of(Subset(tensors, [0])) is None
     assert gather_of(ConcatDataset([tensors])) is None
     assert gather_of(Subset(TensorDataset(torch.arange(4)), [-1])) is None
+
+
+@pytest.mark.parametrize("odd", [False, True])
+def test_padded_types_do_not_depend_on_whether_rows_are_gathered(odd: bool) -> None:
+    values: dict[str, Any] = {"x": [0.5, 1.5], "ids": [[1.0], [2.0, 3.0]], "t": ["a", "b"]}
+    if odd:
+        values["words"] = [["a"], ["b"]]  # a kind that is left to the dataset
+    dataset = datasets.Dataset.from_dict(values)
+    assert (gather_of(dataset, Padding()) is None) == odd
+    (batch,) = DataLoader(dataset, 2, collate_fn=Padding())
+    assert batch.get("words", [["a"], ["b"]]) == [["a"], ["b"]]
+    assert (batch["x"].dtype, batch["ids"].dtype) == (torch.float32, torch.float32)
+    assert batch["ids"].tolist() == [[1.0, 0.0], [2.0, 3.0]]
+    assert batch["t"] == ["a", "b"]

@@ -14,6 +14,7 @@ import torch
 from torch.utils.data import Dataset, TensorDataset, get_worker_info
 
 from burst.harness.data import DataError, DataLoader
+from burst.harness.data.workers import _explained
 
 
 class Tells(Dataset[Any]):
@@ -72,9 +73,18 @@ def test_a_worker_that_dies_is_an_error_that_says_so() -> None:
     source = DataLoader(Tells("die", 4), 2, num_workers=1).training_source(seed=0, rank=0, ranks=1)
     with pytest.raises(DataError, match="a data loader worker process died") as error:
         list(islice(source.batches(0), 8))
-    assert "Killed" in error.value.why
+    assert error.value.why
     source.close()
     assert "num_workers" in error.value.mend
+
+
+@pytest.mark.parametrize("error", [ConnectionResetError("gone"), EOFError()])
+def test_a_connection_that_a_dead_worker_left_is_told_as_its_death(error: Exception) -> None:
+    explained = _explained(error)
+    assert isinstance(explained, DataError)
+    assert explained.why
+    theirs = ConnectionError("Caught ConnectionError in DataLoader worker process 0.")
+    assert _explained(theirs) is theirs
 
 
 def test_an_error_of_the_user_comes_through_with_its_own_traceback() -> None:

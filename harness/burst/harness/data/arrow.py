@@ -97,10 +97,10 @@ class BoolColumn:
 class FixedListColumn:
     """Lists whose length is in the type."""
 
-    def __init__(self, chunks: list[pa.Array]) -> None:
+    def __init__(self, chunks: list[pa.Array], name: str) -> None:
         self._length = chunks[0].type.list_size
         self._bases = _offsets(chunks)
-        self._values = column_of([chunk.values for chunk in chunks])
+        self._values = _values_of(chunks, name)
 
     def take(self, chunk: Chunk, local: Numbers) -> NDArray[Any]:
         first = (self._bases[chunk] + local) * self._length
@@ -115,7 +115,7 @@ class ListColumn:
         buffers = [chunk.buffers()[1] for chunk in chunks]
         self._ends, bases = _seen_as_one(buffers, np.dtype(np.int64 if wide else np.int32))
         self._bases = bases + _offsets(chunks)
-        self._values = column_of([chunk.values for chunk in chunks], name)
+        self._values = _values_of(chunks, name)
         self._name = name
 
     def take(self, chunk: Chunk, local: Numbers) -> NDArray[Any]:
@@ -199,10 +199,17 @@ def column_of(chunks: list[pa.Array], name: str = "") -> Column:
     if pa.types.is_integer(kind) or pa.types.is_floating(kind):
         return PlainColumn(chunks)
     if pa.types.is_fixed_size_list(kind):
-        return FixedListColumn(chunks)
+        return FixedListColumn(chunks, name)
     if pa.types.is_list(kind) or pa.types.is_large_list(kind):
         return ListColumn(chunks, name)
     raise CannotGather(f"{name}: {kind}")
+
+
+def _values_of(chunks: list[pa.Array], name: str) -> Column:
+    values = column_of([chunk.values for chunk in chunks], name)
+    if isinstance(values, TextColumn):
+        raise CannotGather(f"{name}: lists of strings")
+    return values
 
 
 def _seen_as_one(

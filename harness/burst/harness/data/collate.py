@@ -35,7 +35,7 @@ def stack_rows(rows: list[Any]) -> Any:
 
 class Padding:
     """A collate function for rows of several lengths: pads each column's lists, at their end, to
-    the longest of the batch.
+    the longest of the batch. Lists of strings stay as they are.
 
     Args:
         values: what to pad with, by column; other columns are padded with 0.
@@ -55,6 +55,9 @@ class Padding:
     def _padded(self, name: str, values: list[Any]) -> Any:
         if not isinstance(values[0], (list, tuple, np.ndarray, torch.Tensor)):
             return stack_rows(values)
+        lists = [value for value in values if isinstance(value, list)]
+        if any(isinstance(item, (str, bytes)) for value in lists for item in value[:1]):
+            return values
         tensors = [torch.as_tensor(value) for value in values]
         if not tensors[0].ndim:
             return stack_rows(tensors)

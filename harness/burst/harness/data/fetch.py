@@ -33,7 +33,8 @@ class Fetcher:
         self._seed = seed
         self._single = single
         self._gather = None if single else _gather(dataset, collate)
-        self._rows = _as_tensors(dataset) if collate is None else dataset
+        ours = collate is None or isinstance(collate, Padding)
+        self._rows = _as_tensors(dataset) if ours else dataset
         self._seeding = Seeding()
         self._together = gives_rows_together(dataset) and not single
 

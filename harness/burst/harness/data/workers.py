@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import signal
 from collections.abc import Callable, Generator, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -80,30 +81,44 @@ def _loader(
 
 
 def _through(loader: torch_data.DataLoader[Any]) -> Generator[Any, None, None]:
-    batches = iter(loader)
+    # Twice, because torch's signal handler raises a worker's death at any moment, also while the
+    # first sign of it (a connection that ends) is being explained.
+    with _told(), _told():
+        batches = iter(loader)
+        try:
+            for batch in batches:
+                if isinstance(batch, _Failed):
+                    raise batch.error
+                yield batch
+        finally:
+            shut_down = getattr(batches, "_shutdown_workers", None)
+            if shut_down is not None:
+                shut_down()
+
+
+@contextmanager
+def _told() -> Iterator[None]:
+    """Errors of torch's about its workers in our words."""
     try:
-        for batch in batches:
-            if isinstance(batch, _Failed):
-                raise batch.error
-            yield batch
-    except RuntimeError as error:
+        yield
+    except (RuntimeError, ConnectionError, FileNotFoundError, EOFError) as error:
         explained = _explained(error)
         if explained is error:
             raise
         raise explained from error
-    finally:
-        shut_down = getattr(batches, "_shutdown_workers", None)
-        if shut_down is not None:
-            shut_down()
 
 
-def _explained(error: RuntimeError) -> Exception:
+def _explained(error: Exception) -> Exception:
     """What torch's own errors about workers mean; any other error is the user's and stays."""
     text = str(error)
-    if text.startswith("DataLoader worker (pid"):
+    if text.startswith("Caught "):
+        return error
+    # A worker is the other end of its batches' file descriptors too, so its death may show as a
+    # connection that ends or is not there.
+    if text.startswith("DataLoader worker (pid") or not isinstance(error, RuntimeError):
         return DataError(
             "a data loader worker process died",
-            why=str(error.__cause__ or error).splitlines()[0],
+            why=str(error.__cause__ or error).partition("\n")[0] or type(error).__name__,
             mend="look for the out-of-memory killer in the machine's log (`dmesg`) and lower "
             "num_workers or prefetch_factor; with num_workers=0 a crash in the dataset shows "
             "where it is",
