@@ -80,7 +80,10 @@ def _restore_one(name: str, act: Any) -> None:
 def _restore_numpy(state: Any) -> None:
     name = state["bit_generator"]
     if np.random.get_state(legacy=False)["bit_generator"] != name:
-        np.random.set_bit_generator(getattr(np.random, name)())  # type: ignore[attr-defined]
+        kind = getattr(np.random, name, None)
+        if not (isinstance(kind, type) and issubclass(kind, np.random.BitGenerator)):
+            raise ValueError(f"NumPy {np.__version__} has no bit generator {name!r}")
+        np.random.set_bit_generator(kind())  # type: ignore[attr-defined]
     np.random.set_state(state)
 
 

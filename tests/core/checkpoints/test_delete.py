@@ -1,0 +1,125 @@
+"""Removing and pinning: refusals, idempotence, and what remains."""
+
+from __future__ import annotations
+
+import pytest
+import torch
+
+from burst.core.checkpoints.delete import delete, pin, restorable, sweep, unpin
+from burst.core.checkpoints.verify import verify
+from burst.core.errors import Fenced, NotFound, Refused
+from burst.core.model import Checkpoint, Trial
+from burst.core.states import Reason, TrialState, advance
+from burst.core.store import update
+from burst.core.store.port import Fence
+from tests.harness.checkpoints.support import Lab, request
+
+
+def save(lab: Lab, *numbers: int) -> list[Checkpoint]:
+    engine = lab.engine()
+    for number in numbers:
+        engine.save(request({"models": [{"w": torch.full((9,), float(number))}]}, None, number))
+        lab.clock.advance(60)
+    return lab.records()
+
+
+def test_a_deleted_checkpoint_is_gone_and_its_record_says_when(lab: Lab) -> None:
+    first, second = save(lab, 1, 2)
+    freed = delete(lab.blobs, lab.store, first, clock=lab.clock)
+    assert freed >= first.size - second.size
+    assert lab.store.get(Checkpoint, first.id).deleted == lab.clock.now()
+    assert [r.id for r in restorable(lab.records())] == [second.id]
+    assert verify(lab.blobs, second).good
+    assert not verify(lab.blobs, first).good
+    assert lab.event_names()[-1] == "checkpoint.deleted"
+
+
+def test_deleting_again_changes_nothing(lab: Lab) -> None:
+    first, _ = save(lab, 1, 2)
+    delete(lab.blobs, lab.store, first, clock=lab.clock)
+    before = (lab.records(), lab.stored(), lab.event_names())
+    lab.clock.advance(60)
+    assert delete(lab.blobs, lab.store, first, clock=lab.clock) == 0
+    assert (lab.records(), lab.stored(), lab.event_names()) == before
+
+
+def test_a_pinned_checkpoint_is_not_deleted_until_it_is_unpinned(lab: Lab) -> None:
+    first, _ = save(lab, 1, 2)
+    assert pin(lab.store, first.id, "the paper").pinned
+    pin(lab.store, first.id, "the paper")
+    assert lab.store.get(Checkpoint, first.id).version == first.version + 1
+    with pytest.raises(Refused, match="pinned") as caught:
+        delete(lab.blobs, lab.store, first, clock=lab.clock)
+    assert caught.value.why == "the paper"
+    assert not unpin(lab.store, first.id).pinned
+    assert unpin(lab.store, first.id).pin_reason == ""
+    delete(lab.blobs, lab.store, first, clock=lab.clock)
+
+
+def test_a_deleted_or_unknown_checkpoint_cannot_be_pinned(lab: Lab) -> None:
+    first, _ = save(lab, 1, 2)
+    delete(lab.blobs, lab.store, first, clock=lab.clock)
+    with pytest.raises(Refused, match="deleted"):
+        pin(lab.store, first.id)
+    with pytest.raises(NotFound):
+        pin(lab.store, "ckpt-00000000000")
+
+
+def test_what_a_trial_would_continue_from_is_kept_while_it_is_not_over(lab: Lab) -> None:
+    _, second = save(lab, 1, 2)
+    with pytest.raises(Refused, match="would continue from"):
+        delete(lab.blobs, lab.store, second, clock=lab.clock)
+    assert verify(lab.blobs, second).good
+    update(
+        lab.store,
+        Trial,
+        lab.trial,
+        lambda t: advance(t, TrialState.CANCELLED, Reason(code="test"), 0.0)[0],
+    )
+    for record in lab.records():
+        delete(lab.blobs, lab.store, record, clock=lab.clock)
+    assert lab.stored() == set()
+
+
+def test_the_one_before_a_damaged_one_counts_as_what_a_trial_would_continue_from(
+    lab: Lab,
+) -> None:
+    first, second = save(lab, 1, 2)
+    update(
+        lab.store, Checkpoint, second.id, lambda r: r.model_copy(update={"damaged": "for a test"})
+    )
+    with pytest.raises(Refused):
+        delete(lab.blobs, lab.store, first, clock=lab.clock)
+    delete(lab.blobs, lab.store, second, clock=lab.clock)
+    assert verify(lab.blobs, first).good
+
+
+def test_nothing_shared_is_removed_while_a_manifest_cannot_be_read(lab: Lab) -> None:
+    first, second, third = save(lab, 1, 2, 3)
+    lab.blobs.put(third.manifest, b"{}")
+    assert delete(lab.blobs, lab.store, first, clock=lab.clock) == 0
+    update(
+        lab.store, Checkpoint, third.id, lambda r: r.model_copy(update={"damaged": "for a test"})
+    )
+    assert delete(lab.blobs, lab.store, first, clock=lab.clock) > 0
+    assert verify(lab.blobs, second).good
+
+
+def test_a_sweep_takes_what_has_no_record_and_nothing_else(lab: Lab) -> None:
+    save(lab, 1, 2)
+    before = lab.stored()
+    left = f"checkpoints/{lab.trial}/ckpt-00000000000/left.json"
+    other = f"checkpoints/{lab.experiment}.t0009/ckpt-00000000000/other.json"
+    lab.blobs.put(left, b"12345")
+    lab.blobs.put(other, b"1")
+    assert sweep(lab.blobs, lab.store, Fence(lab.trial, 1)) == 5
+    assert lab.stored() == before | {other}
+
+
+def test_a_sweep_under_an_older_token_takes_nothing(lab: Lab) -> None:
+    left = f"checkpoints/{lab.trial}/ckpt-00000000000/left.json"
+    lab.blobs.put(left, b"a newer attempt is writing this")
+    lab.next_attempt()
+    with pytest.raises(Fenced):
+        sweep(lab.blobs, lab.store, Fence(lab.trial, 1))
+    assert lab.stored() == {left}
