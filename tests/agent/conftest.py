@@ -13,6 +13,7 @@ import pytest
 
 from burst.core.archive import pack_code, upload_code
 from burst.core.clock import SystemClock
+from burst.core.config.cluster import ClusterConfig, LocalPool
 from burst.core.config.experiment import ExperimentConfig
 from burst.core.ids import new_id, trial_id
 from burst.core.model import Allocation, Drain, DrainCause, Experiment, Node, Share, Trial
@@ -26,7 +27,12 @@ from burst.runner.agent.site import Settings
 
 STAND_IN = str(Path(__file__).with_name("stand_in.py"))
 FAST = Settings(
-    launcher=(STAND_IN,), poll=0.02, ship_every=0.05, sample_every=0.05, flush_patience=2.0
+    launcher=(STAND_IN,),
+    poll=0.02,
+    node_every=0.05,
+    ship_every=0.05,
+    sample_every=0.05,
+    flush_patience=2.0,
 )
 CLOCK = SystemClock()
 Do = Sequence[tuple[str, Any]]
@@ -129,6 +135,13 @@ class Cluster:
 
         update(self.ws.store, Allocation, allocation, change)
 
+    def lose(self, allocation: str) -> None:
+        """Declare it lost and fence it, as reconcile does."""
+        record = self.allocation(allocation)
+        lost, _ = advance(record, AllocationState.LOST, Reason(code="lost"), CLOCK.now())
+        trial = self.ws.store.get(Trial, record.trial)
+        self.ws.store.commit(Put(lost), Put(trial.model_copy(update={"token": trial.token + 1})))
+
     def allocation(self, id: str) -> Allocation:
         return self.ws.store.get(Allocation, id)
 
@@ -192,8 +205,11 @@ def start(cluster: Cluster) -> Iterator[Callable[..., Running]]:
     begun: list[Running] = []
 
     def begin(node: Node, **changes: Any) -> Running:
-        settings = replace(FAST, **changes)
-        running = Running(changes.pop("ws", cluster.ws), node, settings)
+        ws = changes.pop("ws", cluster.ws)
+        if "idle" in changes:
+            pools = {"local": LocalPool(idle=changes.pop("idle"))}
+            ws = replace(ws, cluster=ClusterConfig(pools=pools))
+        running = Running(ws, node, replace(FAST, **changes))
         begun.append(running)
         return running
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import math
 import threading
 
 from burst.core.errors import BurstError, NotFound
@@ -19,7 +20,6 @@ from burst.runner.agent.site import Site
 log = logging.getLogger(__name__)
 
 _ENFORCE_S = 0.1
-_NODE_EVERY_S = 1.0
 _FAST_KILL_S = 5.0
 
 
@@ -38,7 +38,7 @@ class Agent:
         self._stop = threading.Event()
         now = site.clock.monotonic()
         self._busy_until = now
-        self._node_read = now
+        self._node_read = -math.inf
         self._idle_said: bool | None = None
 
     # --- the loop that hears ------------------------------------------------------------------
@@ -74,8 +74,8 @@ class Agent:
 
     def _look(self) -> None:
         try:
-            self._hear_allocations()
             self._hear_node()
+            self._hear_allocations()
             self._say()
         except BurstError as error:
             log.warning("looking at the store: %s", error.what)
@@ -121,7 +121,7 @@ class Agent:
 
     def _hear_node(self) -> None:
         now = self._site.clock.monotonic()
-        if now - self._node_read < _NODE_EVERY_S:
+        if now - self._node_read < self._site.settings.node_every:
             return
         self._node_read = now
         node = self._site.ws.store.find(Node, self._site.node.id)

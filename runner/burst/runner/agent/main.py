@@ -25,7 +25,7 @@ from burst.runner.agent.site import Settings, Site, nodes_folder
 log = logging.getLogger(__name__)
 
 _LOCK_PATIENCE_S = 2.0
-_EXPECTED_ENDS = ("idle", "told", "signal", "gone")
+EXPECTED_ENDS = ("idle", "told", "signal", "gone")
 
 
 def main(argv: Sequence[str] | None = None) -> int:
@@ -41,7 +41,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     except BurstError as error:
         print(f"Error: {error}", file=sys.stderr)
         return int(error.exit_code)
-    return int(ExitCode.OK if reason.code in _EXPECTED_ENDS else ExitCode.FAILED)
+    return int(ExitCode.OK if reason.code in EXPECTED_ENDS else ExitCode.FAILED)
 
 
 def _parser() -> argparse.ArgumentParser:
@@ -81,9 +81,11 @@ def serve(
             mend="end that agent, or start one without --node; it joins as a new node",
         )
     try:
-        return _serve(ws, node, config, settings, clock)
+        reason = _serve(ws, node, config, settings, clock)
+        if reason.code in EXPECTED_ENDS:
+            forget_folder(folder)
+        return reason
     finally:
-        forget_folder(folder)
         lock.release()
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import logging
 import os
 import shutil
+import time
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -22,6 +23,8 @@ from burst.runner.agent.sweep import sweep
 log = logging.getLogger(__name__)
 
 LOCK = "agent.lock"
+_KEEP_S = 86_400.0
+"""How long the own log of an agent that ended badly stays."""
 
 
 def clear_remains(ws: Workspace, own: str, clock: Clock) -> None:
@@ -35,8 +38,8 @@ def clear_remains(ws: Workspace, own: str, clock: Clock) -> None:
         if folder.name == own:
             _clear(ws, folder, clock)
             continue
-        if not any(_folders(folder)):
-            continue  # of an agent that just begins, or that left nothing
+        if not any(_folders(folder)) and not _is_old(folder):
+            continue  # of an agent that just begins, or one with no more than its own log
         lock = FileLock(folder / LOCK)
         if lock.try_take():
             try:
@@ -44,6 +47,13 @@ def clear_remains(ws: Workspace, own: str, clock: Clock) -> None:
                 forget_folder(folder)
             finally:
                 lock.release()
+
+
+def _is_old(folder: Path) -> bool:
+    try:
+        return time.time() - folder.stat().st_mtime > _KEEP_S
+    except OSError:
+        return False
 
 
 def forget_folder(folder: Path) -> None:

@@ -22,6 +22,8 @@ class Settings:
     poll: float = 0.2
     poll_remote: float = 1.0
     """Between two looks at a store that is not on this machine."""
+    node_every: float = 1.0
+    """Between two looks at the node's own record."""
     ship_every: float = 2.0
     sample_every: float = 10.0
     flush_patience: float = 10.0
