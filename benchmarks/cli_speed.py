@@ -1,7 +1,7 @@
 """How soon the command line answers.
 
-Its help beside a bare click program, and `burst ls` in a store with a long history beside one with a
-short one.
+Its help beside a bare click program, and `burst ls` in a store with a long history beside one
+with a short one.
 """
 
 from __future__ import annotations

@@ -1,7 +1,11 @@
 from __future__ import annotations
 
 import json
+import os
+import subprocess
+import sys
 import typing
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -277,3 +281,39 @@ def test_a_failure_without_a_traceback_still_says_what_it_was(filled: Burst) -> 
     trial = world.trial(0, "exp-1m3k9zq4w09", state=TrialState.FAILED, failure=failure)
     world.put(filled.store, world.experiment("exp-1m3k9zq4w09"), trial)
     assert filled("show", trial.id).stdout.startswith("SIGKILL: killed\nin exp-1m3k9zq4w09.t0000")
+
+
+def complete(burst: Burst, *words: str) -> list[str]:
+    """What the shell offers for the last of `words`."""
+    environ = {
+        **os.environ,
+        "BURST_HOME": burst.session.environ["BURST_HOME"],
+        "_BURST_COMPLETE": "bash_complete",
+        "COMP_WORDS": " ".join(("burst", *words)),
+        "COMP_CWORD": str(len(words)),
+    }
+    done = subprocess.run(
+        [
+            sys.executable,
+            "-c",
+            "import sys; sys.argv = ['burst']; from burst.cli.main import main; main()",
+        ],
+        env=environ,
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert done.stderr == ""
+    return [line.partition(",")[2] for line in done.stdout.splitlines() if line]
+
+
+def test_the_shell_completes_ids_from_the_store(filled: Burst) -> None:
+    assert complete(filled, "show", "exp-") == [world.FAILED, world.DONE, world.RUNNING]
+    assert complete(filled, "pause", f"{world.RUNNING}.") == [
+        f"{world.RUNNING}.t000{number}" for number in range(4)
+    ]
+
+
+def test_completion_is_silent_where_there_is_no_store(burst: Burst) -> None:
+    Path(burst.session.environ["BURST_HOME"], "store.db").write_bytes(b"this is no store")
+    assert complete(burst, "show", "exp-") == []

@@ -88,8 +88,11 @@ def refresh(store: Store, before: Picture, now: float) -> Picture:
     last = before.trials[-1].id if before.trials else ""
     for trial in store.children(Trial, experiment.id, after=last):
         trials[trial.id] = trial
+    live = {trial.id: trial for trial in store.live(Trial)}
     for trial_id, trial in trials.items():
-        if not is_terminal(trial.state):
+        if trial_id in live:
+            trials[trial_id] = live[trial_id]
+        elif not is_terminal(trial.state):
             trials[trial_id] = store.get(Trial, trial_id)
     return _complete(store, experiment, tuple(trials.values()), now)
 

@@ -207,6 +207,14 @@ class PlanJson(TypedDict):
     code_size: int
 
 
+class ExperimentLineJson(TypedDict):
+    """The second line of `burst run --json`: the experiment that was started or attached to."""
+
+    type: str
+    attached: bool
+    experiment: ExperimentJson
+
+
 class EventLineJson(EventJson):
     """A line of `burst run --json`: an event of the experiment."""
 

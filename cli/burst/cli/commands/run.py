@@ -66,8 +66,8 @@ def run(session: Session, file: Path, **options: Unpack[RunOptions]) -> int:
     if it failed, was cancelled or paused. Ctrl-C leaves it running in the background. Running the
     same file and code again while it is live attaches to it.
 
-    --json prints `Plan`, then `EventLine`, `ValidationLine`, `WaitLine` and `LogLine` as they
-    come, and `Result` at the end.
+    --json prints `Plan` and `ExperimentLine`, then `EventLine`, `ValidationLine`, `WaitLine` and
+    `LogLine` as they come, and `Result` at the end.
     """
     from burst.cli.submitting import find_same, prepare, submit
 
@@ -75,12 +75,10 @@ def run(session: Session, file: Path, **options: Unpack[RunOptions]) -> int:
     _show_plan(session, prepared, options)
     if options["dry_run"]:
         return 0
-    experiment = None if options["new"] else find_same(session, prepared)
-    if experiment is None:
-        cursor, experiment = "", submit(session, prepared)
-    else:
-        cursor = session.store.newest_cursor()
-        session.note(f"attached to {experiment.id}, which is live already; --new starts another")
+    found = None if options["new"] else find_same(session, prepared)
+    cursor = session.store.newest_cursor() if found else ""
+    experiment = found or submit(session, prepared)
+    _show_start(session, experiment, found is not None, options["as_json"])
     if options["detach"]:
         return _detach(session, experiment, options["as_json"])
     return _foreground(session, experiment, cursor, options)
@@ -100,13 +98,25 @@ def _show_plan(session: Session, prepared: Prepared, options: RunOptions) -> Non
         session.show(plan_page(prepared.plan), "")
 
 
+def _show_start(session: Session, experiment: Experiment, attached: bool, as_json: bool) -> None:
+    from burst.cli.shapes import ExperimentLineJson, experiment_json
+
+    if as_json:
+        line: ExperimentLineJson = {
+            "type": "experiment",
+            "attached": attached,
+            "experiment": experiment_json(experiment, None),
+        }
+        session.json_line(dict(line))
+    elif attached:
+        session.note(f"attached to {experiment.id}, which is live already; --new starts another")
+
+
 def _detach(session: Session, experiment: Experiment, as_json: bool) -> int:
     from burst.cli.driving import ensure_driven
-    from burst.cli.shapes import experiment_json
 
     ensure_driven(session.home, session.environ, session.cwd)
     if as_json:
-        session.json_line({"type": "experiment", "experiment": experiment_json(experiment, None)})
         return 0
     from burst.cli.views.hints import background
 
