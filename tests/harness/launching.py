@@ -30,7 +30,8 @@ from burst.harness import DataLoader, InvalidHP, PyTorchTrial
 class Tiny(PyTorchTrial):
     def __init__(self, context):
         self.context = context
-        self.model = context.wrap_model(nn.Sequential(nn.Linear(4, 4), nn.Dropout(), nn.Linear(4, 1)))
+        layers = nn.Sequential(nn.Linear(4, 4), nn.Dropout(), nn.Linear(4, 1))
+        self.model = context.wrap_model(layers)
         self.optimizer = context.wrap_optimizer(torch.optim.SGD(self.model.parameters(), lr=0.01))
 
     def build_training_data_loader(self):

@@ -52,8 +52,12 @@ def test_a_trial_trains_and_reports_to_the_store(tmp_path: Path) -> None:
 @pytest.mark.slow
 def test_two_ranks_drained_and_killed_end_as_if_they_never_were(tmp_path: Path) -> None:
     slow = _slowly(0.1)
-    length = {"searcher": {"name": "single", "max_length": "12ba"}, "checkpoints": {"every": "3ba"},
-              "optimizations": {"aggregation_frequency": 2}, "report_every": "5ba"}  # fmt: skip
+    length = {
+        "searcher": {"name": "single", "max_length": "12ba"},
+        "checkpoints": {"every": "3ba"},
+        "optimizations": {"aggregation_frequency": 2},
+        "report_every": "5ba",
+    }
     whole = _run(_made(tmp_path / "whole"), TRIAL_CODE, ranks=2, **length)
     assert whole.status == 0
     site = Site(_made(tmp_path / "cut"), slow, **length)

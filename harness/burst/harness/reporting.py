@@ -27,8 +27,9 @@ FIRST_EVERY_S = (0.2, 1.0)
 LONGEST_BACKOFF_S = 30.0
 CHUNK_BYTES = 250_000
 """Bound on a chunk by our estimate, which is above what its encoding takes."""
-CHUNKS = 60
-"""Bound on the chunks of one commit."""
+CHUNKS = 30
+"""Bound on the chunks of one commit, and on its events."""
+ROWS_AT_ONCE = 4000
 
 Row = tuple[str, int, float, Mapping[str, float]]
 """Group, batches, time, metrics."""
@@ -172,20 +173,23 @@ class Reporter:
             )
 
     def _send_all(self) -> None:
-        self._ready.extend(self._seal(self._take()))
+        """Send what is there now, a bounded part at a time: many objects alive at once would make
+        the garbage collector hold up the steps."""
+        left = len(self._rows)
         while True:
-            chunks = [self._ready[i] for i in range(min(CHUNKS, len(self._ready)))]
-            events = [self._events[i] for i in range(min(20, len(self._events)))]
+            if not self._ready:
+                taken = min(left, ROWS_AT_ONCE)
+                self._ready.extend(self._seal([self._rows.popleft() for _ in range(taken)]))
+                left -= taken
+            chunks = list(self._ready)[:CHUNKS]
+            events = list(self._events)[:CHUNKS]
             self._sink.send(chunks, events)
             for _ in chunks:
                 self._ready.popleft()
             for _ in events:
                 self._events.popleft()
-            if not self._ready:
+            if not (left or self._ready or self._events):
                 return
-
-    def _take(self) -> list[Row]:
-        return [self._rows.popleft() for _ in range(len(self._rows))]
 
     def _seal(self, rows: Iterable[Row]) -> list[MetricChunk]:
         """Chunks of the rows, numbered for good. Order within a group is kept."""
@@ -200,8 +204,7 @@ class Reporter:
         seq = self._seq.get(group, 0)
         self._seq[group] = seq + 1
         made = tuple(
-            MetricRow.model_construct(batches=batches, at=at, metrics=metrics)
-            for _, batches, at, metrics in rows
+            MetricRow(batches=batches, at=at, metrics=metrics) for _, batches, at, metrics in rows
         )
         return MetricChunk.model_construct(
             trial=self._origin.trial,
