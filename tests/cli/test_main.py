@@ -82,9 +82,9 @@ def test_every_command_explains_itself() -> None:
 
 
 def test_a_mistyped_command_names_the_nearest() -> None:
-    result = CliRunner().invoke(main.cli, ["shwo"])
+    result = CliRunner().invoke(main.cli, ["logz"])
     assert result.exit_code == 2
-    assert "Did you mean show?" in result.stderr
+    assert "Did you mean logs?" in result.stderr
     assert result.stdout == ""
 
 

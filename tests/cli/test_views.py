@@ -166,6 +166,16 @@ def test_a_traceback_names_the_users_file_not_where_an_agent_put_it() -> None:
     assert lines[0] == 'File "models/train.py", line 63, in f'
 
 
+def test_an_error_of_several_lines_is_said_once() -> None:
+    said = "no class 'Trail'\n  Mend: did you mean Trial?"
+    found = Failure(kind="TrialError", message=said, traceback=f"TrialError: {said}")
+    assert drawn(failure(found, "exp-1.t0000")) == [
+        "TrialError: no class 'Trail'",
+        "  Mend: did you mean Trial?",
+        "in exp-1.t0000",
+    ]
+
+
 def test_a_long_traceback_keeps_its_end_and_says_where_the_rest_is() -> None:
     trace = "\n".join(f"line {n}" for n in range(100))
     lines = drawn(failure(Failure(kind="E", message="m", traceback=trace), "exp-1.t0000"))

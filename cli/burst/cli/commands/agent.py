@@ -27,5 +27,4 @@ def agent(session: Session, pool: str | None) -> int:
     node = join(workspace, chosen).id
     session.note(f"joined pool {chosen} as {node}; Ctrl-C leaves it")
     reason: Reason = serve(workspace, node, chosen)
-    session.note(f"{node} has left: {reason}")
     return 0 if reason.code in ("idle", "told", "signal", "gone") else 1

@@ -18,18 +18,16 @@ LINES = 40
 
 def failure(found: Failure, trial: str) -> RenderableType:
     """The traceback, the exception in red, and where it happened."""
+    headline = headline_of(found)
+    trace = _CODE.sub(r"\1", found.traceback.rstrip())
+    lines = trace.removesuffix(headline).rstrip().splitlines()
     parts: list[RenderableType] = []
-    lines = _CODE.sub(r"\1", found.traceback.rstrip()).splitlines()
     if len(lines) > LINES:
         skipped = len(lines) - LINES
-        parts.append(Text(f"… {text.count(skipped, 'line')} before these: `burst logs {trial}`",
-                          style=text.FAINT))  # fmt: skip
+        hint = f"… {text.count(skipped, 'line')} before these: `burst logs {trial}`"
+        parts.append(Text(hint, style=text.FAINT))
     parts += [Text(line) for line in lines[-LINES:]]
-    headline = headline_of(found)
-    if lines and lines[-1].strip() == headline:
-        parts[-1] = Text(lines[-1], style="red bold")
-    else:
-        parts.append(Text(headline, style="red bold"))
+    parts.append(Text(headline, style="red bold"))
     return Group(*parts, Text(_where(found, trial), style=text.FAINT))
 
 

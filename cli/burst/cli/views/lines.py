@@ -16,13 +16,15 @@ def happening(one: Happening, experiment: str, metric: str) -> Text:
         shown = text.metrics(_floats(one.data["metrics"]), metric, most=6)
         return line.append(shown, style="default").append(f"  at batch {one.data['batches']}")
     if one.type == "wait":
-        return line.append("○ waits  ", style="yellow").append(one.text, style="default")
+        return line.append("○ waits  ", style="yellow").append(
+            text.one_line(one.text), style="default"
+        )
     state = one.name.rpartition(".")[2]
     if one.name.startswith(("trial.", "experiment.")):
         line.append_text(text.state(state))
     else:
-        return line.append(f"· {one.text or one.name}")
-    return line.append(f"  {one.text}") if one.text else line
+        return line.append(f"· {text.one_line(one.text) or one.name}")
+    return line.append(f"  {text.one_line(one.text)}") if one.text else line
 
 
 def _subject(one: Happening, experiment: str) -> str:

@@ -34,7 +34,11 @@ def allocations_table(allocations: Sequence[Allocation], now: float, width: int)
         Column("FROM", [_from(a) for a in allocations], rank=2),
         Column("RAN", [_ran(a, now) for a in allocations], rank=3, justify="right"),
         Column("ALLOCATION", [Text(a.id, style=text.FAINT) for a in allocations], rank=6),
-        Column("WHY", [Text(a.reason.text, style=text.FAINT) for a in allocations], rank=7),
+        Column(
+            "WHY",
+            [Text(text.one_line(a.reason.text), style=text.FAINT) for a in allocations],
+            rank=7,
+        ),
     ]
     return table(columns, width)
 
@@ -88,7 +92,7 @@ def events_table(events: Sequence[Event], width: int) -> Table:
     columns = [
         Column("WHEN", [text.clock_time(e.at) for e in events]),
         Column("WHAT", [_event(e) for e in events]),
-        Column("WHY", [Text(e.text, style=text.FAINT) for e in events], rank=1),
+        Column("WHY", [Text(text.one_line(e.text), style=text.FAINT) for e in events], rank=1),
     ]
     made = table(columns, width)
     made.show_header = False

@@ -156,3 +156,8 @@ def flatten(tree: Mapping[str, object], prefix: str = "") -> dict[str, object]:
         else:
             flat[prefix + key] = item
     return flat
+
+
+def one_line(words: str) -> str:
+    """A text without its line breaks."""
+    return " ".join(words.split())

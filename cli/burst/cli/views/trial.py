@@ -102,7 +102,7 @@ def _state(trial: Trial, now: float) -> Text:
         line.append(f" → {trial.wanted}", style=text.FAINT)
     line.append(f"  since {text.ago(trial.state_since, now)}", style=text.FAINT)
     if trial.reason.text:
-        line.append(f"  {trial.reason.text}", style="default")
+        line.append(f"  {text.one_line(trial.reason.text)}", style="default")
     return line
 
 

@@ -113,7 +113,7 @@ def waits(picture: Picture, most: int = 3) -> list[Text]:
     for trial in picture.trials:
         if trial.state is not TrialState.WAITING:
             continue
-        words = str(trial.wait) if trial.wait else "no plan has looked at it yet"
+        words = text.one_line(str(trial.wait)) if trial.wait else "no plan has looked at it yet"
         reasons[words] += 1
         names.setdefault(words, short_id(trial))
         if trial.wait_until is not None:
