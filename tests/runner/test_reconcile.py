@@ -7,16 +7,26 @@ from typing import Any
 
 import pytest
 
+from burst.core.checkpoints.manifest import manifest_key
+from burst.core.ids import new_id
 from burst.core.model import (
     Allocation,
+    Checkpoint,
     DrainCause,
     Exit,
     ExitKind,
+    Experiment,
     Lease,
     Node,
     Trial,
 )
-from burst.core.states import AllocationState, ExperimentState, NodeState, TrialState
+from burst.core.states import (
+    AllocationState,
+    ExperimentState,
+    NodeState,
+    TrialState,
+    is_terminal,
+)
 from burst.core.store.port import Put
 from burst.runner.commands import cancel, kill, pause, resume
 from burst.runner.loop import is_idle
@@ -415,3 +425,41 @@ def test_reading_costs_what_is_live_and_resting_writes_nothing(house: House) -> 
     house.settle()
     assert house.store.newest_cursor() == before
     assert {t.id: t.version for t in house.store.live(Trial)} == versions
+
+
+def test_an_experiment_that_cannot_be_read_does_not_stop_the_others(house: House) -> None:
+    broken = house.submit()
+    settings = {**broken.config, "searcher": {"name": "of a newer burst"}}
+    house.store.commit(Put(broken.model_copy(update={"version": 1, "config": settings})))
+    good = house.submit()
+    house.run(until=lambda: is_terminal(house.store.get(Experiment, good.id).state))
+    assert house.store.get(Experiment, broken.id).state is ExperimentState.ACTIVE
+
+
+def test_checkpoints_are_removed_while_the_trial_runs(house: House) -> None:
+    house.script = forever
+    house.submit(checkpoints={"keep": {"trial_best": 1, "trial_latest": 1}})
+    house.run(until=running(house))
+    trial = house.trial()
+    for number, loss in enumerate([0.3, 0.1, 0.5, 0.4]):
+        made = Checkpoint(
+            id=new_id("ckpt", house.clock),
+            trial=trial.id,
+            experiment=trial.experiment,
+            attempt=1,
+            batches=number + 1,
+            created=house.clock.now(),
+            url=house.ws.blobs.url,
+            manifest=manifest_key(trial.id, f"c{number}"),
+            size=1,
+            metrics={"validation_loss": loss},
+        )
+        newest = house.trial().model_copy(update={"checkpoint": made.id})
+        house.store.commit(Put(made), Put(newest))
+        house.run(2)
+    there = house.store.children(Checkpoint, trial.id)
+    assert [each.batches for each in there if each.deleted is None] == [2, 4]
+    house.script = lambda trial, allocation, ran: COMPLETED
+    house.run(until=house.at_rest)
+    there = house.store.children(Checkpoint, trial.id)
+    assert [each.batches for each in there if each.deleted is None] == [2, 4]

@@ -12,6 +12,8 @@ from burst.core.errors import BurstError, ExitCode
 from burst.core.workspace import open_workspace
 from burst.runner.loop import Runner, is_idle
 
+log = logging.getLogger("burst.runner")
+
 
 def main(argv: Sequence[str] | None = None) -> int:
     """Returns the exit status."""
@@ -29,6 +31,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     runner = Runner(ws)
     for number in (signal.SIGTERM, signal.SIGINT):
         signal.signal(number, lambda *_: runner.stop())
+    log.info("reconciling %s", ws.store.url)
     runner.run(until=(lambda: is_idle(ws.store)) if options.until_idle else None)
     return int(ExitCode.OK)
 

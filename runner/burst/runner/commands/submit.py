@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import hashlib
+import json
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Protocol
@@ -10,16 +11,18 @@ from typing import Protocol
 from burst.core.archive import pack_code, upload_code
 from burst.core.clock import Clock, SystemClock
 from burst.core.config.experiment import ExperimentConfig
+from burst.core.errors import Conflict
 from burst.core.ids import new_id
-from burst.core.model import Event, Experiment, Json
+from burst.core.model import Code, Event, Experiment, Lease
 from burst.core.states import ExperimentState
-from burst.core.store.port import Append, Put
+from burst.core.store.port import Append, Put, Store
 from burst.core.workspace import Workspace
 from burst.runner.admission import admit
 from burst.runner.pools.open import limits_of, open_pools
 from burst.runner.search.book import Book
 
 _CLOCK = SystemClock()
+_ATTEMPTS = 8
 
 
 class Loaded(Protocol):
@@ -70,46 +73,65 @@ def submit(
     config = loaded.config
     check_experiment(ws, config)
     packed = pack_code(code_folder)
-    settings = config.model_dump(mode="json")
-    if not new:
-        for found in ws.store.live(Experiment):
-            same = (found.owner, found.code.digest) == (owner, packed.digest)
-            if same and _alike(found, settings, loaded.source):
-                return Submission(found, attached=True)
-    upload_code(ws.blobs, packed)
-    now = clock.now()
-    experiment = Experiment(
+    experiment = _experiment(loaded, packed.code, owner, clock)
+    for _ in range(_ATTEMPTS):
+        guard = _guard(ws.store, experiment)
+        found = None if new else _find_alike(ws.store, experiment)
+        if found is not None:
+            return Submission(found, attached=True)
+        upload_code(ws.blobs, packed)
+        event = Event(
+            subject=experiment.id,
+            experiment=experiment.id,
+            name="experiment.active",
+            text=f"submitted by {owner}",
+            at=experiment.created,
+        )
+        try:
+            ws.store.commit(Put(guard), Put(experiment), Append(event))
+        except Conflict:
+            experiment = experiment.model_copy(update={"id": new_id("exp", clock)})
+            continue
+        return Submission(experiment.model_copy(update={"version": 1}), attached=False)
+    raise Conflict("others submit the same experiment again and again", mend="try it once more")
+
+
+def _experiment(loaded: Loaded, code: Code, owner: str, clock: Clock) -> Experiment:
+    config, now = loaded.config, clock.now()
+    return Experiment(
         id=new_id("exp", clock),
         state_since=now,
         name=config.name,
         owner=owner,
         created=now,
-        config=settings,
+        config=config.model_dump(mode="json"),
         source=loaded.source,
-        code=packed.code,
+        code=code,
         labels=config.labels,
         search=Book.opened().written(),
     )
-    event = Event(
-        subject=experiment.id,
-        experiment=experiment.id,
-        name="experiment.active",
-        text=f"submitted by {owner}",
-        at=now,
-    )
-    ws.store.commit(Put(experiment), Append(event))
-    return Submission(experiment.model_copy(update={"version": 1}), attached=False)
 
 
-def _alike(found: Experiment, settings: Mapping[str, Json], source: str) -> bool:
-    """Whether `found` trains the same. A seed that nobody wrote was drawn at each reading."""
-    if found.state is ExperimentState.STOPPING or found.source != source:
-        return False
-    if "experiment_seed" in source:
-        return found.config == settings
-    return _without_seed(found.config) == _without_seed(settings)
+def _guard(store: Store, experiment: Experiment) -> Lease:
+    """The record at which two people meet who submit the same at the same moment; its version is
+    read before looking for an equal experiment, and written with a new one."""
+    id = f"submit:{hashlib.sha256(_likeness(experiment).encode()).hexdigest()[:32]}"
+    return store.find(Lease, id) or Lease(id=id)
 
 
-def _without_seed(settings: Mapping[str, Json]) -> dict[str, Json]:
-    reproducibility = {**settings["reproducibility"], "experiment_seed": None}
-    return {**settings, "reproducibility": reproducibility}
+def _find_alike(store: Store, experiment: Experiment) -> Experiment | None:
+    likeness = _likeness(experiment)
+    for found in store.live(Experiment):
+        if found.state is not ExperimentState.STOPPING and _likeness(found) == likeness:
+            return found
+    return None
+
+
+def _likeness(experiment: Experiment) -> str:
+    """What two submissions of the same thing share. A seed that nobody wrote does not count: it
+    was drawn when the file was read."""
+    settings = dict(experiment.config)
+    if "experiment_seed" not in experiment.source:
+        settings["reproducibility"] = {**settings["reproducibility"], "experiment_seed": None}
+    parts = (experiment.owner, experiment.code.digest, experiment.source, settings)
+    return json.dumps(parts, sort_keys=True)

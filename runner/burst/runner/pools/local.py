@@ -82,6 +82,7 @@ class LocalPool:
             handle = _read_handle(self._file(node.id))
             if handle is None:
                 handle = self._adopt(node.id) or self._start(node)
+                handle["log"] = str(self._file(node.id).with_name("agent.log"))
                 _write_json(self._file(node.id), handle)
         return node.model_copy(update={"launched": self._clock.now(), "handle": handle})
 

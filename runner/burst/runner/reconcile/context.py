@@ -6,12 +6,15 @@ import logging
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 
+from pydantic import ValidationError
+
 from burst.core.clock import Clock
 from burst.core.config.cluster import ClusterConfig
-from burst.core.errors import Conflict, NotFound
+from burst.core.errors import BurstError, Conflict, NotFound
 from burst.core.model import Allocation, Experiment, Lease, Node, Trial
 from burst.core.store.port import Store, Write
 from burst.core.workspace import Workspace
+from burst.runner.enforce import config_of
 from burst.runner.pools.port import Pool
 from burst.runner.reconcile.observer import Observer
 
@@ -41,8 +44,18 @@ class View:
             nodes=store.live(Node),
             allocations=store.live(Allocation),
             trials=store.live(Trial),
-            experiments=store.live(Experiment),
+            experiments=[each for each in store.live(Experiment) if _is_readable(each)],
         )
+
+
+def _is_readable(experiment: Experiment) -> bool:
+    """Whether this burst can read its settings; one that it cannot must not stop the others."""
+    try:
+        config_of(experiment)
+    except ValidationError as error:
+        log.error("experiment %s is left alone: %s", experiment.id, error)
+        return False
+    return True
 
 
 def _guard(store: Store, pool: str) -> Lease:
@@ -62,6 +75,8 @@ class Context:
     """By trial: the checkpoint after which retention was applied."""
     again: bool = False
     """Whether something changed that another reconciler should see at once."""
+    failed: bool = False
+    """Whether a step of this pass could not be taken, and is to be tried again."""
 
     @property
     def store(self) -> Store:
@@ -82,16 +97,22 @@ class Context:
         self.again = True
         return True
 
-    def attempt(self, change: Callable[[], object]) -> None:
-        """Do one read-modify-commit that retries by itself; what it loses, the next pass does."""
+    def attempt(self, step: Callable[[], object]) -> None:
+        """Take one step, for one record. One that fails must not keep the others from theirs: it
+        is logged, and the next pass tries again."""
         try:
-            changed = change()
+            changed = step()
         except (Conflict, NotFound) as error:
             log.debug("left for the next pass: %s", error.what)
             self.again = True
-            return
-        if changed:
-            self.again = True
+        except BurstError as error:
+            log.warning("%s", error)
+            self.failed = True
+        except Exception:
+            log.exception("a step failed; it is tried again")
+            self.failed = True
+        else:
+            self.again = self.again or bool(changed)
 
 
 def make_context(ws: Workspace, clock: Clock, pools: Mapping[str, Pool]) -> Context:

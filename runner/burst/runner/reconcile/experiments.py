@@ -37,15 +37,19 @@ def reconcile_experiments(ctx: Context, view: View) -> float | None:
     for experiment in view.experiments:
         live = trials.get(experiment.id, [])
         ctx.attempt(partial(enforce, ctx.store, experiment, live, ctx.clock))
-        book = Book.of(experiment)
-        if experiment.state is ExperimentState.STOPPING:
-            if book.ended >= experiment.trials:
-                _end(ctx, experiment, experiment.ending or "cancelled", experiment.reason)
-        elif book.inbox:
-            _take_in(ctx, experiment, book)
-        elif book.shut and book.ended >= experiment.trials:
-            _end(ctx, experiment, *verdict(book))
+        ctx.attempt(partial(_step, ctx, experiment))
     return None
+
+
+def _step(ctx: Context, experiment: Experiment) -> None:
+    book = Book.of(experiment)
+    if experiment.state is ExperimentState.STOPPING:
+        if book.ended >= experiment.trials:
+            _end(ctx, experiment, experiment.ending or "cancelled", experiment.reason)
+    elif book.inbox:
+        _take_in(ctx, experiment, book)
+    elif book.shut and book.ended >= experiment.trials:
+        _end(ctx, experiment, *verdict(book))
 
 
 def verdict(book: Book) -> tuple[Ending, Reason]:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Iterable, Sequence
+from functools import partial
 from typing import Any
 
 from burst.core.errors import BurstError, Refused
@@ -43,12 +44,14 @@ def reconcile_nodes(ctx: Context, view: View) -> float | None:
     for name in sorted({node.pool for node in known}):
         nodes = [node for node in known if node.pool == name]
         started = [node for node in nodes if node.launched is not None and not is_failed(node)]
-        found = ctx.pools[name].observe(started)
+        found: dict[str, Liveness] = {}
+        ctx.attempt(partial(_observe, ctx, name, started, found))
         for node in started:
-            _look(ctx, view, node, found.get(node.id, Liveness.UNKNOWN), node.id in busy)
+            alive = found.get(node.id, Liveness.UNKNOWN)
+            ctx.attempt(partial(_look, ctx, view, node, alive, node.id in busy))
         for node in nodes:
             if is_failed(node):
-                _forget(ctx, node)
+                ctx.attempt(partial(_forget, ctx, node))
     return LOOK_EVERY_S if known else None
 
 
@@ -61,18 +64,24 @@ def launch(ctx: Context, nodes: Iterable[Node]) -> None:
     """Start the machines of nodes whose intent is written. Idempotent by the node's id, so an
     answer that was lost, and a second runner, change nothing."""
     for node in nodes:
-        if node.state is not NodeState.REQUESTED or node.pool not in ctx.pools:
-            continue
-        try:
-            started = ctx.pools[node.pool].launch(node)
-        except Refused as refusal:
-            said = refusal.what + (f" ({refusal.why})" if refusal.why else "")
-            _fail(ctx, node, said)
-            continue
-        when = started.launched or ctx.clock.now()
-        _change(
-            ctx, node, "launched", Reason(code="launched"), launched=when, handle=started.handle
-        )
+        if node.state is NodeState.REQUESTED and node.pool in ctx.pools:
+            ctx.attempt(partial(_launch, ctx, node))
+
+
+def _launch(ctx: Context, node: Node) -> None:
+    try:
+        started = ctx.pools[node.pool].launch(node)
+    except Refused as refusal:
+        _fail(ctx, node, refusal.what + (f" ({refusal.why})" if refusal.why else ""))
+        return
+    when = started.launched or ctx.clock.now()
+    reason = Reason(code="launched", text=f"pool {node.pool} has started it")
+    _change(ctx, node, "launched", reason, launched=when, handle=started.handle)
+
+
+def _observe(ctx: Context, pool: str, nodes: list[Node], found: dict[str, Liveness]) -> None:
+    """What cannot be observed stays unknown, which ends nothing."""
+    found.update(ctx.pools[pool].observe(nodes))
 
 
 def _look(ctx: Context, view: View, node: Node, alive: Liveness, busy: bool) -> None:
@@ -99,7 +108,12 @@ def _bury(ctx: Context, view: View, node: Node) -> None:
     """The machine is gone for certain: what is left of it is ended, its work goes on elsewhere."""
     ctx.pools[node.pool].terminate(node)
     if node.registered is None:
-        _fail(ctx, node, "its agent ended before it had registered")
+        log_path = node.handle.get("log", "")
+        _fail(
+            ctx,
+            node,
+            "its agent ended before it had registered" + (f"; see {log_path}" if log_path else ""),
+        )
         return
     left = node.draining is not None or node.terminating is not None
     reason = (

@@ -34,10 +34,11 @@ def reconcile(ctx: Context) -> float | None:
     Raises:
         Unreachable: the store did not answer.
     """
-    ctx.again = False
+    ctx.again = ctx.failed = False
     view = View.read(ctx.store, ctx.pools)
     due = [_attempt(part, ctx, view) for part in _PARTS]
     known = [seconds for seconds in due if seconds is not None]
+    known += [AFTER_FAILURE_S] if ctx.failed else []
     return 0.0 if ctx.again else min(known, default=None)
 
 

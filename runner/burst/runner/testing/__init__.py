@@ -1,0 +1,1 @@
+"""Contract suites that every adapter of the runner's ports inherits."""
