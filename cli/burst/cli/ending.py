@@ -6,11 +6,12 @@ import json
 
 import click
 
+from burst.cli.encoding import checkpoint_json, experiment_json, trial_json
 from burst.cli.following import succeeded
 from burst.cli.pages import offered_checkpoint
 from burst.cli.reading import Picture, best_trial
 from burst.cli.session import Session
-from burst.cli.shapes import ResultJson, checkpoint_json, experiment_json, trial_json
+from burst.cli.shapes import ResultJson
 from burst.cli.views.experiments import summary
 from burst.core.errors import ExitCode
 

@@ -11,8 +11,8 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from burst.cli import reading
+from burst.cli.encoding import event_json, metric_row_json, reason_json
 from burst.cli.reading import Picture
-from burst.cli.shapes import event_json, metric_row_json, reason_json
 from burst.core.metrics import merge
 from burst.core.model import Event, Experiment, Trial
 from burst.core.states import ExperimentState, TrialState, is_terminal

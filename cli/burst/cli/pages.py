@@ -6,7 +6,7 @@ from dataclasses import replace
 
 from rich.console import Group, RenderableType
 
-from burst.cli import reading, shapes
+from burst.cli import encoding, reading
 from burst.cli.following import is_for_people
 from burst.cli.ids import newest_checkpoint
 from burst.cli.session import Session
@@ -37,13 +37,13 @@ def _json(session: Session, found: Experiment | Trial | Checkpoint | Node) -> Js
     store = session.store
     if isinstance(found, Experiment):
         trials = store.children(Trial, found.id)
-        return shapes.experiment_whole_json(found, trials, reading.best_trial(found, trials))
+        return encoding.experiment_whole_json(found, trials, reading.best_trial(found, trials))
     if isinstance(found, Trial):
         attempts = reading.attempts_of(store, found.id)
-        return shapes.trial_whole_json(found, attempts, reading.checkpoints_of(store, found))
+        return encoding.trial_whole_json(found, attempts, reading.checkpoints_of(store, found))
     if isinstance(found, Checkpoint):
-        return shapes.checkpoint_json(found)
-    return shapes.node_json(found, reading.used_slots(store.live(Allocation)).get(found.id, 0))
+        return encoding.checkpoint_json(found)
+    return encoding.node_json(found, reading.used_slots(store.live(Allocation)).get(found.id, 0))
 
 
 def _page(session: Session, found: Experiment | Trial | Checkpoint | Node) -> RenderableType:

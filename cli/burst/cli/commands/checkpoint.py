@@ -39,7 +39,7 @@ def list_checkpoints(session: Session, id: str, everything: bool, as_json: bool)
 
     --json prints an array of `Checkpoint`.
     """
-    from burst.cli import reading, shapes
+    from burst.cli import encoding, reading
     from burst.cli.ids import find_work
 
     found = find_work(session.store, id)
@@ -48,7 +48,7 @@ def list_checkpoints(session: Session, id: str, everything: bool, as_json: bool)
         if everything or one.deleted is None
     ]  # fmt: skip
     if as_json:
-        session.json([shapes.checkpoint_json(one) for one in rows])
+        session.json([encoding.checkpoint_json(one) for one in rows])
         return
     if not rows:
         session.note(f"{found.id} has no checkpoint.")

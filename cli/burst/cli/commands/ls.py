@@ -30,12 +30,12 @@ def ls(session: Session, everything: bool, limit: int, as_json: bool) -> None:
 
 def list_experiments(session: Session, limit: int | None, as_json: bool) -> None:
     """Print the live experiments and the newest `limit` ones; None is all."""
-    from burst.cli import reading, shapes
+    from burst.cli import encoding, reading
 
     found = reading.overviews(session.store, limit)
     if as_json:
         rows = [(o.experiment, reading.best_trial(o.experiment, o.trials)) for o in found]
-        session.json([shapes.experiment_json(e, best) for e, best in rows])
+        session.json([encoding.experiment_json(e, best) for e, best in rows])
         return
     if not found:
         session.note("No experiments yet. Start one: burst init, then burst run exp.yaml")

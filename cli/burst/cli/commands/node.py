@@ -19,7 +19,7 @@ def node() -> None:
 @pass_session
 def list_nodes(session: Session, everything: bool, pool: str | None, as_json: bool) -> None:
     """List machines. --json prints an array of `Node`."""
-    from burst.cli import reading, shapes
+    from burst.cli import encoding, reading
     from burst.core.model import Allocation, Node
 
     store = session.store
@@ -27,7 +27,7 @@ def list_nodes(session: Session, everything: bool, pool: str | None, as_json: bo
     nodes = [one for one in nodes if pool in (None, one.pool)]
     used = reading.used_slots(store.live(Allocation))
     if as_json:
-        session.json([shapes.node_json(one, used.get(one.id, 0)) for one in nodes])
+        session.json([encoding.node_json(one, used.get(one.id, 0)) for one in nodes])
         return
     if not nodes:
         session.note("No machine is up. Pools start them when there is work.")

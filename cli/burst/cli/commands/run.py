@@ -99,7 +99,8 @@ def _show_plan(session: Session, prepared: Prepared, options: RunOptions) -> Non
 
 
 def _show_start(session: Session, experiment: Experiment, attached: bool, as_json: bool) -> None:
-    from burst.cli.shapes import ExperimentLineJson, experiment_json
+    from burst.cli.encoding import experiment_json
+    from burst.cli.shapes import ExperimentLineJson
 
     if as_json:
         line: ExperimentLineJson = {

@@ -30,13 +30,13 @@ def list_trials(session: Session, experiment: str, as_json: bool) -> None:
 
     --json prints an array of `Trial`.
     """
-    from burst.cli import reading, shapes
+    from burst.cli import encoding, reading
     from burst.cli.ids import find_experiment
 
     found = find_experiment(session.store, experiment)
     picture = reading.picture(session.store, found.id, session.clock.now())
     if as_json:
-        session.json([shapes.trial_json(one) for one in picture.trials])
+        session.json([encoding.trial_json(one) for one in picture.trials])
         return
     if not picture.trials:
         session.note(f"{found.id} has no trial yet.")
@@ -70,7 +70,7 @@ def metrics(session: Session, trial: str, group: str | None, as_csv: bool, as_js
     What a lost attempt had reported beyond its last checkpoint is not in it: another attempt
     trained those batches again. --json prints an array of `MetricRow`.
     """
-    from burst.cli import shapes
+    from burst.cli import encoding
     from burst.cli.ids import find_trial
 
     if as_csv and as_json:
@@ -78,7 +78,7 @@ def metrics(session: Session, trial: str, group: str | None, as_csv: bool, as_js
     found = find_trial(session.store, trial)
     rows = metric_rows(session, found.id, group)
     if as_json:
-        session.json([shapes.metric_row_json(name, row) for name, row in rows])
+        session.json([encoding.metric_row_json(name, row) for name, row in rows])
     elif as_csv:
         _print_csv(rows)
     elif not rows:

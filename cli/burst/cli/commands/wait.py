@@ -55,7 +55,7 @@ def _wait_for_experiment(
 def _wait_for_trial(
     session: Session, trial: Trial, seconds: float | None, quiet: bool, as_json: bool
 ) -> int:
-    from burst.cli import pages, shapes
+    from burst.cli import encoding, pages
     from burst.cli.following import succeeded
     from burst.core.states import is_terminal
 
@@ -65,7 +65,7 @@ def _wait_for_trial(
     picture = _watch(session, trial.experiment, seconds, quiet, over)
     ended = next(t for t in picture.trials if t.id == trial.id)
     if as_json:
-        session.json(shapes.trial_json(ended))
+        session.json(encoding.trial_json(ended))
     else:
         pages.show_any(session, ended, False)
     return 0 if succeeded(ended) else 1

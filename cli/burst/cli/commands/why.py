@@ -40,7 +40,7 @@ def why(session: Session, id: str, as_json: bool) -> None:
 
 
 def _answer(session: Session, trial: Trial) -> WhyJson:
-    from burst.cli.shapes import reason_json
+    from burst.cli.encoding import reason_json
 
     return {
         "id": trial.id,

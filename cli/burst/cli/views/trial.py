@@ -8,8 +8,8 @@ from itertools import pairwise
 from rich.console import Group, RenderableType
 from rich.text import Text
 
+from burst.cli.encoding import progress_of
 from burst.cli.reading import Picture, metric_of
-from burst.cli.shapes import progress_of
 from burst.cli.views import text
 from burst.cli.views.failure import failure
 from burst.cli.views.records import allocations_table, checkpoints_table, events_table

@@ -9,8 +9,8 @@ from rich.console import Group, RenderableType
 from rich.table import Table
 from rich.text import Text
 
+from burst.cli.encoding import progress_of
 from burst.cli.reading import Picture, best_trial, metric_of, searcher_of
-from burst.cli.shapes import progress_of
 from burst.cli.views import text
 from burst.cli.views.table import Column, table
 from burst.core.model import Allocation, Lengths, MetricPoint, Node, Trial
