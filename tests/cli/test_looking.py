@@ -186,13 +186,15 @@ def test_logs_are_what_the_ranks_wrote_and_nothing_else(filled: Burst) -> None:
     assert "(launcher) setting up\n" in filled("logs", world.DONE, "--launcher").stdout
 
 
-def test_logs_of_several_ranks_say_which(filled: Burst) -> None:
-    blobs = filled.session.workspace.blobs
-    trial = f"{world.DONE}.t0000"
+def test_logs_of_several_ranks_say_which(burst: Burst) -> None:
+    gang = world.trial(slots=2)
+    world.put(burst.store, world.experiment(), gang)
+    blobs = burst.session.workspace.blobs
     for rank in (0, 1):
-        LogWriter(blobs, trial, 1, rank, clock=filled.session.clock).ship(b"hello\n")
-    assert "(rank 1) hello" in filled("logs", world.DONE).stdout
-    assert filled("logs", world.DONE, "--rank", "1").stdout == "(rank 1) hello\n"
+        LogWriter(blobs, gang.id, 1, rank, clock=burst.session.clock).ship(b"hello\n")
+    shown = sorted(burst("logs", "latest").stdout.splitlines())
+    assert shown == ["(rank 0) hello", "(rank 1) hello"]
+    assert burst("logs", "latest", "--rank", "1").stdout == "(rank 1) hello\n"
 
 
 def test_logs_of_several_trials_say_which(filled: Burst) -> None:

@@ -29,11 +29,12 @@ class Tail:
     attempt: int | None = None
     launcher: bool = False
     _readers: dict[str, LogReader] = field(default_factory=dict)
-    _ranks: set[int] = field(default_factory=set)
+    _gangs: set[str] = field(default_factory=set)
 
     def read(self, trials: Sequence[Trial], *, unfinished: bool = False) -> Iterator[Line]:
         """What came since the last call, trial by trial; `unfinished`: also a last line that has
         no end yet."""
+        self._gangs |= {trial.id for trial in trials if trial.slots > 1}
         for trial in trials:
             if trial.id not in self._readers:
                 self._readers[trial.id] = LogReader(
@@ -45,11 +46,10 @@ class Tail:
 
     def prefix(self, trial: str, line: LogLine) -> str:
         """`(t0003, rank 1) `: what tells this line from others; empty where there is no other."""
-        self._ranks.add(line.rank)
         pieces = [trial.rpartition(".")[2]] if len(self._readers) > 1 else []
         if line.rank == LAUNCHER:
             pieces.append("launcher")
-        elif line.rank > 0 or len(self._ranks - {LAUNCHER}) > 1:
+        elif line.rank > 0 or trial in self._gangs:
             pieces.append(f"rank {line.rank}")
         return f"({', '.join(pieces)}) " if pieces else ""
 
