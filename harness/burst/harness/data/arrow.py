@@ -69,6 +69,11 @@ class PlainColumn:
     def take(self, chunk: Chunk, local: Numbers) -> NDArray[Any]:
         return self._values.take(self._bases[chunk] + local)
 
+    def table(self, width: int) -> NDArray[Any]:
+        """The values of a single chunk in rows: what is fastest to take from."""
+        values = self._values[self._bases[0] :]
+        return values[: values.size // width * width].reshape(-1, width)
+
     def take_runs(self, chunk: Chunk, first: Numbers, length: int) -> NDArray[Any]:
         """`length` values from each place on. Reads a row as one piece, which is what a cold
         cache wants: twice as fast as taking the values one by one."""
@@ -101,8 +106,14 @@ class FixedListColumn:
         self._length = chunks[0].type.list_size
         self._bases = _offsets(chunks)
         self._values = _values_of(chunks, name)
+        self._table: NDArray[Any] | None = None
+        if len(chunks) == 1 and self._length and isinstance(self._values, PlainColumn):
+            self._table = self._values.table(self._length)
 
     def take(self, chunk: Chunk, local: Numbers) -> NDArray[Any]:
+        if self._table is not None:
+            rows: NDArray[Any] = self._table.take(self._bases[0] + local, axis=0)
+            return rows
         first = (self._bases[chunk] + local) * self._length
         return _runs(self._values, chunk, first, self._length)
 

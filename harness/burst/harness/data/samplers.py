@@ -33,6 +33,7 @@ class SampledOrder:
         self._epoch = -1
         self._rows: Rows = np.empty(0, np.int64)
         self.size = self._draws.size
+        self.at(0, self._rows)  # so that a wrong row is told before training begins
 
     def at(self, epoch: int, places: Rows) -> Rows:
         if epoch != self._epoch:
@@ -83,7 +84,7 @@ def row_numbers(numbers: list[Any], limit: int) -> Rows:
     Raises:
         DataError: if one of them is not a row of the dataset.
     """
-    rows = np.asarray(numbers)
+    rows = np.asarray(numbers) if numbers else np.empty(0, np.int64)
     if rows.dtype.kind not in "iu" or rows.ndim != 1:
         raise DataError(
             f"the sampler gives {numbers[0]!r} where a row number is wanted",
