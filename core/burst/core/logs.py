@@ -54,7 +54,8 @@ class LogWriter:
         self._folder = f"{_prefix(trial)}{attempt:04d}/{_rank_name(rank)}/"
         self._clock = clock
         self._sequence: int | None = None
-        self._tried = 0
+        self._done = 0  # bytes of a call that failed which were written all the same
+        self._tried = 0  # bytes behind those that may have been written
 
     def ship(self, data: bytes) -> None:
         """Write `data` as the next chunk; nothing if it is empty.
@@ -67,7 +68,8 @@ class LogWriter:
         """
         if self._sequence is None:
             self._sequence = self._next_sequence()
-        for part in (data[: self._tried], data[self._tried :]):
+        rest = data[self._done :]
+        for part in (rest[: self._tried], rest[self._tried :]):
             if not part:
                 continue
             self._tried = len(part)
@@ -75,7 +77,9 @@ class LogWriter:
             key = f"{self._folder}{self._sequence:08d}.gz"
             self._blobs.put(key, gzip.compress(header + part, compresslevel=5, mtime=0))
             self._sequence += 1
+            self._done += len(part)
             self._tried = 0
+        self._done = 0
 
     def _next_sequence(self) -> int:
         sequence = -1
