@@ -149,9 +149,9 @@ def test_the_rank_that_failed_first_is_the_one_whose_log_stopped_first(tmp_path:
     folder = _folder(tmp_path / "a")
     trace = "Traceback (most recent call last):\n  File\n{}: bad\n"
     _append(folder, "Traceback (most recent call last):\n  x\nLauncherError: y\n", "launcher.log")
-    for rank, at in ((0, 30), (1, 10), (2, 20)):
-        _append(folder, trace.format(f"Error{rank}"), f"rank{rank}.log")
-        os.utime(folder / "logs" / f"rank{rank}.log", (at, at))
+    for number, at in ((0, 30), (1, 10), (2, 20)):
+        _append(folder, trace.format(f"Error{number}"), f"rank{number}.log")
+        os.utime(folder / "logs" / f"rank{number}.log", (at, at))
     _append(folder, "fine\n", "rank3.log")
     rank, text = failing_log(folder / "logs")
     assert rank == 1
