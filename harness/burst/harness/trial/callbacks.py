@@ -50,10 +50,11 @@ class PyTorchCallback:
         """Before a state is saved; may add to it."""
 
     def on_checkpoint_write_end(self, checkpoint_dir: str) -> None:
-        """After a state was handed over to be written; it may not be durable yet."""
+        """After a state was handed over. `checkpoint_dir` is empty: there is no folder, the state
+        goes straight to where checkpoints are kept."""
 
     def on_checkpoint_upload_end(self, uuid: str) -> None:
-        """After a checkpoint became durable, before the trial ends or at the next boundary."""
+        """After a checkpoint became durable, with its id."""
 
     def state_dict(self) -> dict[str, Any]:
         """What to save: dicts, lists, numbers, strings, tensors and arrays."""

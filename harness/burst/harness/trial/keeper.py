@@ -5,12 +5,13 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from burst.core.model import Lengths
+from burst.core.model import Lengths, Trial
 from burst.harness import envelope
 from burst.harness.checkpoints import rng
-from burst.harness.checkpoints.port import Restored, SaveRequest
+from burst.harness.checkpoints.port import CheckpointEngine, Restored, SaveRequest
 from burst.harness.determinism import derive, seed_all
 from burst.harness.session import Session
+from burst.harness.trial.callbacks import overrides
 from burst.harness.trial.state import TrialState
 
 
@@ -67,7 +68,20 @@ class Keeper:
         self._warn(engine.poll())
         for callback in self._state.callbacks.values():
             callback.on_checkpoint_write_end("")
+        self._tell_durable(engine)
         return session.clock.monotonic() - begun
+
+    def _tell_durable(self, engine: CheckpointEngine) -> None:
+        hook = "on_checkpoint_upload_end"
+        listening = [each for each in self._state.callbacks.values() if overrides(each, hook)]
+        if not listening or not engine.wait(0.0):
+            return
+        session, id = self._session, ""
+        if session.chief and session.store is not None:
+            id = session.store.get(Trial, session.trial).checkpoint
+        id = session.distributed.broadcast(id)
+        for callback in listening:
+            callback.on_checkpoint_upload_end(id)
 
     def wait(self, timeout: float) -> bool:
         """Wait until what was saved is durable; whether all of it is."""
