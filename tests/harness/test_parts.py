@@ -65,9 +65,9 @@ def code(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 def test_an_entrypoint_is_found_or_explained(code: Path) -> None:
     assert resolve("some_train:Trial", code).__name__ == "Trial"
-    with pytest.raises(TrialError, match="did you mean Trial?"):
+    with pytest.raises(TrialError, match=r"did you mean Trial\?"):
         resolve("some_train:Trail", code)
-    with pytest.raises(TrialError, match="did you mean some_train?"):
+    with pytest.raises(TrialError, match=r"did you mean some_train\?"):
         resolve("sometrain:Trial", code)
 
 

@@ -72,7 +72,7 @@ class _Dies(TinyTrial):
 def test_a_run_killed_between_checkpoints_ends_as_if_it_never_was(
     tmp_path: Path, batch: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    often = {"checkpoint_period": Batch(4)}
+    often: dict[str, Any] = {"checkpoint_period": Batch(4)}
     lab = Lab(tmp_path / "a")
     monkeypatch.setattr(_Dies, "at", batch)
     with pytest.raises(Killed):

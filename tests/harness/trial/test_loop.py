@@ -12,6 +12,7 @@ from burst.harness import Batch, Epoch, LRScheduler, PyTorchTrial, PyTorchTrialC
 from burst.harness.errors import MetricError, TrialError
 from burst.harness.trial.context import Setting
 from burst.harness.trial.loop import Goal
+from burst.harness.trial.lr_scheduler import StepMode
 from tests.harness.trial.lab import TRIAL, Counting, Lab, TinyTrial
 
 
@@ -116,7 +117,7 @@ def test_a_checkpoint_of_another_model_is_refused_in_words(tmp_path: Path) -> No
     class Wider(TinyTrial):
         def __init__(self, context: PyTorchTrialContext) -> None:
             super().__init__(context)
-            self.model[0] = torch.nn.Linear(6, 9)
+            self.model.add_module("0", torch.nn.Linear(6, 9))
 
     lab = Lab(tmp_path)
     lab.attempt(leave_after=3)
@@ -164,7 +165,7 @@ def _context(**hparams: Any) -> PyTorchTrialContext:
 def test_an_unknown_hyperparameter_names_the_nearest() -> None:
     context = _context(learning_rate=0.1, net={"width": 3})
     assert context.get_hparam("net.width") == 3
-    with pytest.raises(ConfigError, match="did you mean learning_rate?"):
+    with pytest.raises(ConfigError, match=r"did you mean learning_rate\?"):
         context.get_hparam("learnin_rate")
 
 
@@ -183,12 +184,12 @@ def test_gradients_are_averaged_then_clipped(average: bool) -> None:
     context = PyTorchTrialContext(Setting(optimizations=settings))
     weight = torch.nn.Parameter(torch.zeros(1))
     optimizer = context.wrap_optimizer(torch.optim.SGD([weight], lr=1.0))
-    seen = []
+    seen: list[list[Any]] = []
     for gradient in (2.0, 4.0):
         context.backward((weight * gradient).sum())
         context.step_optimizer(
             optimizer,
-            clip_grads=lambda parameters: seen.append([float(p.grad) for p in parameters]),
+            clip_grads=lambda parameters: seen.append([p.grad.item() for p in parameters]),
         )
         context.batch += 1
     assert seen == [[3.0 if average else 6.0]]
@@ -203,7 +204,8 @@ def test_a_step_that_the_scaler_skipped_is_no_step() -> None:
     scaler = context.wrap_scaler(torch.amp.GradScaler("cpu", init_scale=4.0))
     wrapped = context.optimizers.find(optimizer)
     for gradient, steps in ((float("inf"), 0), (1.0, 1)):
-        scaler.scale((weight * gradient).sum()).backward()
+        loss: Any = scaler.scale((weight * gradient).sum())
+        loss.backward()
         context.step_optimizer(optimizer, clip_grads=list, scaler=scaler)
         scaler.update()
         assert wrapped.steps == steps
@@ -224,7 +226,7 @@ def test_a_step_that_the_scaler_skipped_is_no_step() -> None:
     ],
 )
 def test_schedulers_step_when_they_say(
-    tmp_path: Path, mode: LRScheduler.StepMode, frequency: int, expected: int
+    tmp_path: Path, mode: StepMode, frequency: int, expected: int
 ) -> None:
     class Stepping(TinyTrial):
         def __init__(self, context: PyTorchTrialContext) -> None:
