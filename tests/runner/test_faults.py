@@ -14,10 +14,16 @@ import pytest
 
 from burst.core.errors import Unreachable
 from burst.core.model import Allocation, Exit, ExitKind, Node, Trial
+from burst.core.states import AllocationState, Reason
 from burst.core.store.port import Store, Write
+from burst.core.workspace import Workspace
 from burst.runner.commands import pause, resume
 from burst.runner.pools.fake import FakePool
 from burst.runner.pools.port import Liveness
+from burst.runner.reconcile import make_context, reconcile
+from burst.runner.reconcile.allocations import lose_allocations
+from burst.runner.reconcile.context import View
+from burst.runner.reconcile.planning import reconcile_planning
 from tests.runner.house import COMPLETED, CRASHED, DIE, House
 
 MAX_POINTS = 400
@@ -214,3 +220,44 @@ def test_another_runner_between_any_decision_and_its_write_does_no_harm(
         points += 1
         assert effects(house) == undisturbed, f"another one at commit {point}"
     assert points > 20
+
+
+def test_of_two_runners_that_saw_the_same_demand_one_launches(tmp_path: Path) -> None:
+    house = House(tmp_path, nodes=4)
+    house.submit()
+    first, second = (make_context(house.ws, house.clock, {"local": house.pool}) for _ in "ab")
+    while not house.trials():
+        reconcile(first)
+    views = [View.read(house.store, context.pools) for context in (first, second)]
+    intents = [reconcile_planning(c, v)[1] for c, v in zip((first, second), views, strict=True)]
+    assert [len(nodes) for nodes in intents] == [1, 0]
+    assert len(house.store.live(Node)) == 1
+
+
+def test_a_lease_that_is_renewed_at_the_last_moment_keeps_its_work(tmp_path: Path) -> None:
+    """The agent renews between the observer's decision and its commit, which must then fail."""
+    house = House(tmp_path, script=lambda trial, allocation, ran: None)
+    house.submit()
+    house.run(5)
+    (node,) = house.store.live(Node)
+    context = make_context(house.ws, house.clock, {"local": house.pool})
+    view = View.read(house.store, context.pools)
+
+    class Renewed:
+        """A store in which the lease is renewed just before the first commit."""
+
+        def commit(self, *writes: Write) -> None:
+            house.agents()
+            house.store.commit(*writes)
+
+        def __getattr__(self, name: str) -> Any:
+            return getattr(house.store, name)
+
+    late: Any = Renewed()
+    ws = Workspace(house.ws.home, house.ws.cluster, late, house.ws.blobs)
+    racing = make_context(ws, house.clock, {"local": house.pool})
+    assert not lose_allocations(racing, view, node, Reason(code="lease"))
+    assert [a.state for a in house.store.live(Allocation)] == [AllocationState.RUNNING]
+    house.check()
+    assert lose_allocations(context, view, node, Reason(code="lease"))
+    assert house.store.live(Allocation) == []

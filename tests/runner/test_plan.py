@@ -149,6 +149,14 @@ def test_trials_of_worse_priority_yield_only_as_many_as_needed() -> None:
     assert plan(replace(snapshot, preemption=False)).yields == ()
 
 
+def test_trials_of_the_same_priority_never_yield() -> None:
+    runs = (run("equal", "n1", 0, 1, 2, 3, priority=42), run("better", "n2", 0, priority=1))
+    snapshot = Snapshot(
+        NOW, (want("t", 4),), runs, (node("n1"), node("n2")), (pool(max_nodes=2),), preemption=True
+    )
+    assert plan(snapshot).yields == ()
+
+
 def test_nothing_starts_while_trials_make_room() -> None:
     runs = (run("x", "n1", 0, 1, priority=90, leaving=True, yielding=True),)
     wants = (want("t", 4), want("later", 1, queued=1.0))
