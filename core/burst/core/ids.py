@@ -17,8 +17,8 @@ from burst.core.errors import UsageError
 _DIGITS = "0123456789abcdefghjkmnpqrstvwxyz"  # Crockford's, in ASCII order, so that ids sort
 _EPOCH_S = 1_704_067_200.0  # 2024-01-01T00:00:00Z
 _KINDS = ("exp", "alloc", "node", "ckpt")
-_ID = re.compile(rf"^(?:{'|'.join(_KINDS)})-[{_DIGITS}]{{11}}$")
-_TRIAL_ID = re.compile(rf"^exp-[{_DIGITS}]{{11}}\.t\d{{4,6}}$")
+_ID = re.compile(rf"(?:{'|'.join(_KINDS)})-[{_DIGITS}]{{11}}")
+_TRIAL_ID = re.compile(rf"exp-[{_DIGITS}]{{11}}\.t[0-9]{{4,6}}")
 
 _random = random.SystemRandom()
 
@@ -42,7 +42,7 @@ def check_id(value: str) -> str:
     Raises:
         UsageError: for anything else.
     """
-    if _ID.match(value) or _TRIAL_ID.match(value):
+    if _ID.fullmatch(value) or _TRIAL_ID.fullmatch(value):
         return value
     raise UsageError(
         f"{value!r} is not an id",
