@@ -29,6 +29,8 @@ def environment(spec: Mapping[str, Any], environ: Mapping[str, str]) -> dict[str
         "OMP_NUM_THREADS": threads,
         "MKL_NUM_THREADS": threads,
         "PYTHONUNBUFFERED": "1",
+        # `python` in a command is the one that burst runs under, as it is for trial classes.
+        "PATH": os.pathsep.join((str(Path(sys.executable).parent), environ.get("PATH", ""))),
         # A rendezvous store that is shared with the ranks keeps a newcomer waiting for ever.
         "TORCH_DISABLE_SHARE_RDZV_TCP_STORE": "1",
         "PYTHONPATH": os.pathsep.join(

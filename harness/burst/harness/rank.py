@@ -65,8 +65,6 @@ def _become_command(spec: LaunchSpec) -> None:
     from burst.harness.interpolate import command_of
 
     words = command_of(spec.config["entrypoint"], spec.hparams)
-    if words[0] in ("python", "python3"):
-        words[0] = sys.executable
     try:
         os.execvp(words[0], words)
     except OSError as error:

@@ -185,12 +185,13 @@ def test_gradients_are_averaged_then_clipped(average: bool) -> None:
     weight = torch.nn.Parameter(torch.zeros(1))
     optimizer = context.wrap_optimizer(torch.optim.SGD([weight], lr=1.0))
     seen: list[list[Any]] = []
+
+    def clip(parameters: Any) -> None:
+        seen.append([p.grad.item() for p in parameters])
+
     for gradient in (2.0, 4.0):
         context.backward((weight * gradient).sum())
-        context.step_optimizer(
-            optimizer,
-            clip_grads=lambda parameters: seen.append([p.grad.item() for p in parameters]),
-        )
+        context.step_optimizer(optimizer, clip_grads=clip)
         context.batch += 1
     assert seen == [[3.0 if average else 6.0]]
     assert weight.item() == (-3.0 if average else -6.0)
