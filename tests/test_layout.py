@@ -116,7 +116,7 @@ def test_core_needs_neither_torch_nor_boto3_nor_pulumi_to_import() -> None:
 
 def test_no_path_of_a_machine_is_in_the_tree() -> None:
     listed = subprocess.run(
-        ["git", "grep", "-nIE", r"(^|[^.a-zA-Z])/(home|root|work|farm)/[a-z]", "--", "."],
+        ["git", "grep", "-nIE", r"(/work/|/farm/|/root/)", "--", "."],
         cwd=ROOT,
         capture_output=True,
         text=True,
