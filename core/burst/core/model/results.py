@@ -1,0 +1,85 @@
+"""What comes of it: checkpoints, metrics, events, and the registry of models."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import ClassVar
+
+from pydantic import Field
+
+from burst.core.model.base import Json, Part, Record
+
+
+class Checkpoint(Record):
+    """A durable checkpoint: written to the store after its manifest, with the trial's token."""
+
+    kind: ClassVar[str] = "checkpoint"
+
+    trial: str
+    experiment: str
+    attempt: int
+    batches: int
+    created: float
+    url: str
+    """The blobs that hold it; `manifest` is a key in them."""
+    manifest: str
+    size: int
+    """Bytes of all its files."""
+    metrics: Mapping[str, float] = Field(default_factory=dict)
+    """Validation metrics at the same batch; empty where there was no validation."""
+    pinned: bool = False
+    pin_reason: str = ""
+    deleted: float | None = None
+    damaged: str = ""
+    """What a restore or a verification found wrong; empty is good."""
+
+    @property
+    def parent(self) -> str:
+        return self.trial
+
+
+class MetricRow(Part):
+    batches: int
+    at: float
+    metrics: Mapping[str, float]
+
+
+class MetricChunk(Part):
+    """The metrics of one flush. Keyed by (trial, attempt, group, seq); writing it twice is once.
+
+    An attempt that was restored at `base` batches replaces what earlier attempts had reported
+    beyond `base`; `burst.core.metrics.merge` reads chunks that way.
+    """
+
+    trial: str
+    attempt: int
+    group: str
+    """`training`, `validation`, `hardware`, or a name of the user's."""
+    seq: int
+    """Counts from 0 in each (trial, attempt, group)."""
+    base: int = 0
+    rows: tuple[MetricRow, ...]
+
+
+class Event(Part):
+    """Something that happened, for `burst show`, the page and whoever follows."""
+
+    subject: str
+    """The id of what it happened to."""
+    experiment: str = ""
+    name: str
+    """`trial.running`, `checkpoint.saved`, `node.lost`, …"""
+    text: str = ""
+    at: float
+    data: Mapping[str, Json] = Field(default_factory=dict)
+
+
+class Model(Record):
+    """A name in the registry; its versions are checkpoints, which it exempts from retention."""
+
+    kind: ClassVar[str] = "model"
+
+    created: float
+    description: str = ""
+    versions: tuple[str, ...] = ()
+    """Checkpoint ids, the first is version 1."""
