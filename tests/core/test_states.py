@@ -123,7 +123,7 @@ def _writes_of_state(tree: ast.AST) -> Iterator[int]:
         given = {word.arg for word in node.keywords}
         for word in node.keywords:
             if word.arg == "update" and isinstance(word.value, ast.Dict):
-                given |= {key.value for key in word.value.keys if isinstance(key, ast.Constant)}
+                given |= {str(getattr(key, "value", "")) for key in word.value.keys}
         if name in ("model_copy", "model_construct", "replace") and "state" in given:
             yield node.lineno
 

@@ -104,7 +104,7 @@ def test_a_cluster_file_above_the_working_folder_counts_and_the_environment_wins
 def test_a_wrong_cluster_file_is_a_config_error(
     environ: dict[str, str], cwd: Path, tmp_path: Path
 ) -> None:
-    (tmp_path / "burst.yaml").write_text("clutser: lab\n")
+    (tmp_path / "burst.yaml").write_text("pols: {}\n")
     with pytest.raises(ConfigError, match=r"burst\.yaml"):
         open_workspace(environ, cwd)
 

@@ -1,9 +1,10 @@
 """Typed ids that are short and sort by the time they were made.
 
-`exp-1m3k9zq4w7c`: a kind, eight base-32 digits of milliseconds since 2024, three random digits.
-A trial's id is its experiment's with a number: `exp-1m3k9zq4w7c.t0003`. Two ids made in the same
-millisecond collide once in 32,768; every record is created on the condition that it is not there
-yet, so a collision is a conflict, never an overwrite.
+`exp-1m3k9zq4w7c`: a kind, eight base-32 digits of milliseconds since 2024, which last until
+2058, three random digits. A trial's id is its experiment's with a number:
+`exp-1m3k9zq4w7c.t0003`. Two ids made in the same millisecond collide once in 32,768; every record
+is created on the condition that it is not there yet, so a collision is a conflict, never an
+overwrite.
 """
 
 from __future__ import annotations

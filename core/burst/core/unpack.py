@@ -58,7 +58,7 @@ def unpack_code(archive: bytes | Path, folder: Path, *, limit: int = EXPANDED_LI
 class _Bounded(io.RawIOBase):
     """What is read through it is counted, and stops at a limit."""
 
-    def __init__(self, source: IO[bytes], limit: int) -> None:
+    def __init__(self, source: gzip.GzipFile, limit: int) -> None:
         self._source = source
         self._limit = limit
         self._left = limit

@@ -23,8 +23,8 @@ from burst.core.model import MetricChunk, Trial
 from burst.core.store import open_store
 from burst.core.store.port import Append, AppendMetrics, Put, Store
 from burst.core.testing import examples
+from burst.core.testing.contention_contract import count_up
 from burst.core.testing.examples import EXPERIMENT, TRIAL
-from burst.core.testing.store_contract import count_up
 
 PATIENCE_S = 60.0
 

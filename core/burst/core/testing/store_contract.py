@@ -11,9 +11,7 @@ from __future__ import annotations
 
 import math
 import random
-import threading
-from collections.abc import Callable, Sequence
-from concurrent.futures import ThreadPoolExecutor
+from collections.abc import Sequence
 
 import pytest
 
@@ -28,7 +26,7 @@ from burst.core.model import (
     Trial,
 )
 from burst.core.states import AllocationState, Reason, TrialState, advance
-from burst.core.store import event_of, update
+from burst.core.store import event_of
 from burst.core.store.port import (
     MAX_RECORD_BYTES,
     MAX_WRITES,
@@ -40,6 +38,7 @@ from burst.core.store.port import (
     Store,
 )
 from burst.core.testing import examples
+from burst.core.testing.contention_contract import ContentionContract
 from burst.core.testing.examples import EXPERIMENT, NOW, TRIAL
 
 OTHER = "exp-1m3k9zq4w7d"
@@ -138,11 +137,11 @@ class RecordContract:
         assert failure.message == text == store.events().events[0].text
 
     def test_text_that_is_not_unicode_is_kept_as_escapes(self, store: Store) -> None:
-        text = b"no such file: caf\xe9.txt".decode("utf-8", "surrogateescape")
+        text = b"no such file: \xe9t\xe9.txt".decode("utf-8", "surrogateescape")
         store.commit(Put(examples.trial(failure=Failure(message=text))), _said(text))
         failure = store.get(Trial, TRIAL).failure
         assert failure is not None
-        assert failure.message == "no such file: caf\\udce9.txt"
+        assert failure.message == "no such file: \\udce9t\\udce9.txt"
         assert store.events().events[0].text == failure.message
 
     def test_a_misspelt_field_is_refused_and_not_dropped(self, store: Store) -> None:
@@ -357,91 +356,8 @@ class ListingContract:
                 store.events(cursor)
 
 
-class ContentionContract:
-    """Many threads at once, and reading again after a conflict."""
-
-    def test_threads_that_contend_for_one_record_lose_no_update(self, store: Store) -> None:
-        store.commit(Put(examples.trial()))
-        together(8, lambda _: count_up(store, 5))
-        trial = store.get(Trial, TRIAL)
-        assert (trial.restarts, trial.version) == (40, 41)
-
-    def test_of_threads_that_create_one_record_one_succeeds(self, store: Store) -> None:
-        def create(worker: int) -> int:
-            try:
-                store.commit(Put(examples.trial(seed=worker)), Append(examples.event(str(worker))))
-            except Conflict:
-                return 0
-            return 1
-
-        assert sum(together(8, create)) == 1
-        assert _names(store.events().events) == str(store.get(Trial, TRIAL).seed)
-
-    def test_of_threads_that_spend_one_token_one_succeeds(self, store: Store) -> None:
-        store.commit(Put(examples.trial(token=1)))
-        spent = examples.trial(version=1, token=2)
-
-        def spend(_: int) -> int:
-            try:
-                store.commit(Fence(TRIAL, 1), Put(spent))
-            except (Fenced, Conflict):
-                return 0
-            return 1
-
-        assert sum(together(8, spend)) == 1
-
-    def test_a_reader_sees_a_commit_whole(self, store: Store) -> None:
-        first, second = examples.trial(0), examples.trial(1)
-        store.commit(Put(first), Put(second))
-        done = threading.Event()
-
-        def write() -> None:
-            for version in range(1, 40):
-                store.commit(
-                    Put(first.model_copy(update={"version": version})),
-                    Put(second.model_copy(update={"version": version})),
-                )
-            done.set()
-
-        with ThreadPoolExecutor(1) as pool:
-            writing = pool.submit(write)
-            while not done.is_set() and not writing.done():
-                a, b = store.children(Trial, EXPERIMENT)
-                assert a.version == b.version
-            writing.result()
-
-    def test_closing_twice_is_no_error(self, store: Store) -> None:
-        store.close()
-        store.close()
-
-
 class StoreContract(RecordContract, CommitContract, ListingContract, ContentionContract):
     """All of it."""
-
-
-def together(workers: int, work: Callable[[int], int]) -> list[int]:
-    """`work(0)` … `work(workers - 1)` in threads that start at the same moment."""
-    gate = threading.Barrier(workers)
-
-    def run(worker: int) -> int:
-        gate.wait()
-        return work(worker)
-
-    with ThreadPoolExecutor(workers) as pool:
-        return list(pool.map(run, range(workers)))
-
-
-def count_up(store: Store, times: int) -> int:
-    """Count the trial's restarts up, so many times."""
-    for _ in range(times):
-        update(
-            store,
-            Trial,
-            TRIAL,
-            lambda trial: trial.model_copy(update={"restarts": trial.restarts + 1}),
-            attempts=1000,
-        )
-    return times
 
 
 def _said(text: str) -> Append:
