@@ -6,8 +6,9 @@ from typing import Any, Literal
 
 from burst.core.errors import ConfigError
 from burst.core.launch import Outcome
-from burst.core.length import Unit
+from burst.core.length import Length, Unit
 from burst.harness import envelope
+from burst.harness.data.port import BatchSource
 from burst.harness.errors import TrialError
 from burst.harness.trial.callbacks import PyTorchCallback, overrides
 from burst.harness.trial.context import PyTorchTrialContext
@@ -75,46 +76,40 @@ class Trainer:
             max_length, validation_period, checkpoint_period = Batch(1), None, None
         if max_length is None:
             raise ConfigError("fit needs max_length", mend="for example max_length=Epoch(1)")
-        context, session = self._context, self._context.session
-        callbacks = self._callbacks()
-        loader = self._trial.build_training_data_loader()
-        if not hasattr(loader, "training_source"):
-            raise TrialError(
-                f"build_training_data_loader returned {type(loader).__name__}",
-                mend="return a burst.harness.DataLoader; it takes torch's arguments",
-            )
-        source = loader.training_source(
-            seed=context.get_trial_seed(),
-            rank=context.distributed.rank,
-            ranks=context.distributed.size,
-        )
+        source = self._training_source()
         scale = Scale(source.batches_per_epoch, source.records_per_batch)
-        context.scale_epoch = scale.epoch
-        keep = any(overrides(each, "on_training_workload_end") for each in callbacks.values())
-        metrics = TrainingMetrics(keep_batches=keep)
-        state = TrialState(context, callbacks, metrics, source)
-        length = length_of(max_length)
-        schedule = Schedule(
-            Periods(
-                report=period_of(reporting_period, scale),
-                validate=period_of(validation_period, scale),
-                checkpoint=period_of(
-                    None if checkpoint_period == "auto" else checkpoint_period, scale
-                ),
-                auto=checkpoint_period == "auto",
-            ),
-            target=scale.batches(length),
-            seconds=length.amount if length.unit is Unit.SECONDS else None,
+        self._context.scale_epoch = scale.epoch
+        automatic = checkpoint_period == "auto"
+        periods = Periods(
+            report=period_of(reporting_period, scale),
+            validate=period_of(validation_period, scale),
+            checkpoint=period_of(None if automatic else checkpoint_period, scale),
+            auto=automatic,
         )
-        each = list(callbacks.values())
-        validation = Validation(self._trial, context, each, self._by_batch)
-        keeper = Keeper(state, session, self._surroundings(source.fingerprint()))
-        parts = Parts(
-            self._trial, context, session, source, metrics, each, schedule, validation, keeper
-        )
+        parts = self._parts(source, _schedule(periods, length_of(max_length), scale))
         given = goal or Goal(policy=checkpoint_policy, at_start=step_zero_validation)
+        session = self._context.session
         session.outcome = self._run(parts, given)
         return session.outcome
+
+    def _parts(self, source: BatchSource, schedule: Schedule) -> Parts:
+        context, named = self._context, self._callbacks()
+        callbacks = list(named.values())
+        keep = any(overrides(each, "on_training_workload_end") for each in callbacks)
+        metrics = TrainingMetrics(keep_batches=keep)
+        state = TrialState(context, named, metrics, source)
+        surroundings = self._surroundings(source.fingerprint())
+        return Parts(
+            self._trial,
+            context,
+            context.session,
+            source,
+            metrics,
+            callbacks,
+            schedule,
+            Validation(self._trial, context, callbacks, self._by_batch),
+            Keeper(state, context.session, surroundings),
+        )
 
     def _run(self, parts: Parts, goal: Goal) -> Outcome:
         context, callbacks = self._context, parts.callbacks
@@ -133,6 +128,18 @@ class Trainer:
             parts.source.close()
             for callback in callbacks:
                 callback.on_trial_shutdown()
+
+    def _training_source(self) -> BatchSource:
+        loader = self._trial.build_training_data_loader()
+        if not hasattr(loader, "training_source"):
+            raise TrialError(
+                f"build_training_data_loader returned {type(loader).__name__}",
+                mend="return a burst.harness.DataLoader; it takes torch's arguments",
+            )
+        ranks = self._context.distributed
+        return loader.training_source(
+            seed=self._context.get_trial_seed(), rank=ranks.rank, ranks=ranks.size
+        )
 
     def _callbacks(self) -> dict[str, PyTorchCallback]:
         callbacks = self._trial.build_callbacks()
@@ -154,3 +161,8 @@ class Trainer:
             seed=context.get_trial_seed(),
             mode=context.setting.mode,
         )
+
+
+def _schedule(periods: Periods, length: Length, scale: Scale) -> Schedule:
+    seconds = length.amount if length.unit is Unit.SECONDS else None
+    return Schedule(periods, target=scale.batches(length), seconds=seconds)
