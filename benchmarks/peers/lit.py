@@ -13,13 +13,14 @@ from torch.utils.data import DataLoader
 from benchmarks.peers.problem import BATCH, LEARNING_RATE, SEED, STEPS, Network, Samples, digest
 
 
-class Module(lightning.LightningModule):  # type: ignore[misc]
+class Module(lightning.LightningModule):
     def __init__(self) -> None:
         super().__init__()
         self.network = Network()
 
     def training_step(self, batch: dict[str, torch.Tensor], index: int) -> torch.Tensor:
-        return self.network(**batch)["loss"]  # type: ignore[no-any-return]
+        loss: torch.Tensor = self.network(**batch)["loss"]
+        return loss
 
     def configure_optimizers(self) -> Any:
         return torch.optim.AdamW(self.parameters(), lr=LEARNING_RATE)

@@ -30,7 +30,7 @@ def train(model: nn.Module, optimizer: Any, steps: int, start: int = 0) -> None:
         def closure(inputs: torch.Tensor = inputs) -> torch.Tensor:
             optimizer.zero_grad()
             loss: torch.Tensor = model(inputs).float().pow(2).mean()
-            loss.backward()  # type: ignore[no-untyped-call]
+            loss.backward()
             return loss
 
         optimizer.step(closure)

@@ -110,4 +110,4 @@ def _set_cuda(state: torch.Tensor, device: int) -> None:
 
 
 def _cuda_in_use() -> bool:
-    return torch.cuda.is_available() and bool(torch.cuda.is_initialized())  # type: ignore[no-untyped-call]
+    return torch.cuda.is_available() and bool(torch.cuda.is_initialized())
