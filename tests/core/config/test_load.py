@@ -184,6 +184,12 @@ def test_a_search_that_means_nothing_is_refused(searcher: str, words: str) -> No
     assert words in str(only(f"entrypoint: train:T\nsearcher: {searcher}\n"))
 
 
+@pytest.mark.parametrize("length", ["5", "[1]", "x", "{steps: 3}", "true"])
+def test_a_length_below_an_unknown_searcher_hides_no_other_mistake(length: str) -> None:
+    text = f"entrypoint: train:T\nsearcher: {{name: randon, max_length: {length}}}\n"
+    assert "did you mean `random`?" in str(only(text))
+
+
 def test_a_warm_start_names_a_trial_or_a_checkpoint() -> None:
     trial, checkpoint = "exp-1m3k9zq4w7c.t0003", "ckpt-1m3k9zq4w7c"
     for source in (f"source_trial_id: {trial}", f"source_checkpoint_uuid: {checkpoint}"):

@@ -7,6 +7,7 @@ a mistake, so that one slip is told once.
 from __future__ import annotations
 
 import re
+from typing import Any
 
 from burst.core.config.check import named
 from burst.core.config.document import Node, Report
@@ -94,10 +95,17 @@ def _periods(root: Node, report: Report) -> None:
         node = root.child(*path.split("."))
         if node is None or node.bad or node.value in (None, "auto"):
             continue
-        if Length.model_validate(node.plain()).amount == 0:
+        if _is_zero(node.plain()):
             never = path in ("validate.every", "checkpoints.every")
             hint = "`null` means never" if never else ""
             report.wrong(node, f"{named(node)} must be more than zero", hint=hint)
+
+
+def _is_zero(value: Any) -> bool:
+    try:
+        return Length.model_validate(value).amount == 0
+    except ValueError:  # below a searcher that is none, lengths were not looked at
+        return False
 
 
 def _resources(root: Node, report: Report) -> None:
