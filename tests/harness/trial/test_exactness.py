@@ -55,6 +55,25 @@ def test_accumulation_survives_a_drain_in_its_middle(tmp_path: Path, frequency: 
     )
 
 
+@pytest.mark.parametrize(
+    "part",
+    [
+        "burst.harness.trial.keeper.rng.restore",
+        "burst.harness.trial.optimizer_state.restore",
+        "burst.harness.trial.state.TrialState.load_own",
+    ],
+)
+def test_leaving_out_any_part_of_the_state_is_noticed(
+    tmp_path: Path, part: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The control: were the comparison blind, the tests above would prove nothing."""
+    uninterrupted = _train(tmp_path / "b", ())
+    monkeypatch.setattr(part, lambda *_, **__: [])
+    resumed = _train(tmp_path / "a", (5,))
+    with pytest.raises(AssertionError):
+        _same(resumed, uninterrupted)
+
+
 class Killed(Exception):
     """Stands for SIGKILL: nothing that the loop would do on its way out may matter."""
 
