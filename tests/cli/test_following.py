@@ -169,3 +169,11 @@ def test_a_line_says_when_who_and_what(store: Store) -> None:
         "t0000  ● running  2 of 2 slots on local",
         "t0000  validation_loss 0.1  at batch 10",
     ]
+
+
+def test_what_happens_to_a_trial_without_changing_its_state_is_told_in_its_words() -> None:
+    trial = f"{world.RUNNING}.t0000"
+    one = Happening("event", world.NOW, trial, "trial.not_finite", "the loss was not finite", {})
+    assert happening(one, world.RUNNING, "validation_loss").plain[10:] == (
+        "t0000  · the loss was not finite"
+    )

@@ -252,3 +252,13 @@ def test_why_says_the_same_thing_once(picture: Picture) -> None:
 def test_why_of_a_paused_experiment_says_how_to_go_on() -> None:
     paused = world.experiment(state=ExperimentState.PAUSED)
     assert f"burst resume {paused.id}" in drawn(why_page(paused, [], [], world.NOW))[0]
+
+
+def test_the_module_of_an_exception_is_not_left_on_a_line_of_its_own() -> None:
+    trace = 'Traceback (most recent call last):\n  File "t.py", line 1\na.b_c.NoGood: it is bad\n'
+    found = Failure(kind="NoGood", message="it is bad", traceback=trace)
+    assert drawn(failure(found, "exp-1.t0000"))[:-1] == [
+        "Traceback (most recent call last):",
+        '  File "t.py", line 1',
+        "NoGood: it is bad",
+    ]

@@ -12,6 +12,8 @@ from burst.core.model import Failure
 
 _CODE = re.compile(r'(File ")[^"]*/alloc-\w+/code/')
 """Where an agent has put the user's code: of no interest, and gone by now."""
+_MODULE = re.compile(r"^[\w.]+\.\Z", re.MULTILINE)
+"""What is left of `package.module.Error: …` without the exception's own name."""
 LINES = 40
 """Lines of a traceback on a page; `burst logs` has them all."""
 
@@ -20,7 +22,7 @@ def failure(found: Failure, trial: str) -> RenderableType:
     """The traceback, the exception in red, and where it happened."""
     headline = headline_of(found)
     trace = _CODE.sub(r"\1", found.traceback.rstrip())
-    lines = trace.removesuffix(headline).rstrip().splitlines()
+    lines = _MODULE.sub("", trace.removesuffix(headline)).rstrip().splitlines()
     parts: list[RenderableType] = []
     if len(lines) > LINES:
         skipped = len(lines) - LINES

@@ -20,7 +20,7 @@ def happening(one: Happening, experiment: str, metric: str) -> Text:
             text.one_line(one.text), style="default"
         )
     state = one.name.rpartition(".")[2]
-    if one.name.startswith(("trial.", "experiment.")):
+    if one.name.startswith(("trial.", "experiment.")) and text.is_state(state):
         line.append_text(text.state(state))
     else:
         return line.append(f"· {text.one_line(one.text) or one.name}")

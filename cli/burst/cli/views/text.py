@@ -41,6 +41,10 @@ def state(value: StrEnum | str) -> Text:
     return Text(f"{glyph} {value}", style=style)
 
 
+def is_state(value: str) -> bool:
+    return value in _STATES
+
+
 def state_style(value: StrEnum | str) -> str:
     return _STATES.get(str(value), ("?", ""))[1]
 
