@@ -11,8 +11,8 @@ from typing import Any
 
 import pytest
 
-from burst.core.archive import pack_code, upload_code
 from burst.core.clock import SystemClock
+from burst.core.code.archive import pack_code, upload_code
 from burst.core.config.cluster import ClusterConfig, LocalPool
 from burst.core.config.experiment import ExperimentConfig
 from burst.core.ids import new_id, trial_id

@@ -412,9 +412,9 @@ def test_ten_thousand_trials_on_a_thousand_nodes_are_planned_in_time() -> None:
     runs = tuple(run(f"r{n}", f"n{n:04d}", *range(rng.randrange(1, 9))) for n in range(0, 1000, 2))
     large = pool(slots_per_node=8, max_nodes=2000, nodes=1000)
     snapshot = Snapshot(NOW, wants, runs, nodes, (large,), preemption=True)
-    began = time.perf_counter()
+    began = time.process_time()
     made = plan(snapshot)
-    seconds = time.perf_counter() - began
+    seconds = time.process_time() - began
     assert made.starts
     assert made.waits
     assert seconds < 1.0

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from burst.core.archive import code_key
+from burst.core.code.archive import code_key
 from burst.core.config.experiment import ExperimentConfig
 from burst.core.errors import NotFound, Refused, UsageError
 from burst.core.model import Experiment, Trial

@@ -14,6 +14,7 @@ from burst.cli.shapes import CheckJson
 from burst.cli.views import text
 from burst.core.errors import BurstError
 from burst.core.model import Experiment, Node
+from burst.core.units import counted
 
 _MIN_FREE_BYTES = 1_000_000_000
 
@@ -68,8 +69,8 @@ def _slots(session: Session) -> Found:
     gpus = list_gpus()
     if gpus:
         named = ", ".join(f"{gpu.name} ({text.size(gpu.memory)})" for gpu in gpus)
-        return True, f"{text.count(len(gpus), 'GPU')}: {named}", ""
-    cpus = text.count(cpu_count(), "CPU core")
+        return True, f"{counted(len(gpus), 'GPU')}: {named}", ""
+    cpus = counted(cpu_count(), "CPU core")
     return True, f"{cpus}, no GPU: a slot is a core", ""
 
 
@@ -87,7 +88,7 @@ def _disk(session: Session) -> Found:
 def _store(session: Session) -> Found:
     store = session.store
     live = len(store.live(Experiment))
-    return True, f"{store.url}, {text.count(live, 'live experiment')}", ""
+    return True, f"{store.url}, {counted(live, 'live experiment')}", ""
 
 
 def _blobs(session: Session) -> Found:
@@ -113,7 +114,7 @@ def _runner(session: Session) -> Found:
     driven = is_driven(session.home)
     if driven or not live:
         return True, "one drives now" if driven else "none runs, and none is needed", ""
-    found = f"none runs on this machine, and {text.count(live, 'experiment')} may need one"
+    found = f"none runs on this machine, and {counted(live, 'experiment')} may need one"
     return True, found, ""
 
 
@@ -124,6 +125,6 @@ def _leftovers(session: Session) -> Found:
     left = leftover_processes(session.store)
     nodes = session.store.live(Node)
     if not left:
-        return True, f"none; {text.count(len(nodes), 'machine')} up", ""
+        return True, f"none; {counted(len(nodes), 'machine')} up", ""
     pids = ", ".join(str(pid) for pid in left)
     return False, f"processes of allocations that are over: {pids}", f"end them: kill {pids}"

@@ -10,7 +10,7 @@ from pathlib import Path
 from burst.cli.loading import load
 from burst.cli.planning import Plan, plan_of
 from burst.cli.session import Session
-from burst.core.archive import PackedCode, pack_code
+from burst.core.code.archive import PackedCode, pack_code
 from burst.core.config.load import LoadedExperiment
 from burst.core.model import Experiment, Json
 from burst.core.states import ExperimentState

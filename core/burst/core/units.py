@@ -161,3 +161,8 @@ Bytes = Annotated[
     ),
 ]
 """A field in bytes that may be written as a size."""
+
+
+def counted(number: int, noun: str) -> str:
+    """`1 slot`, `2 slots`: a number of things, in words."""
+    return f"{number:,} {noun}" if number == 1 else f"{number:,} {noun}s"

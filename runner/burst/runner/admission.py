@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from burst.core.config.cluster import ClusterConfig
 from burst.core.config.experiment import ExperimentConfig
 from burst.core.errors import BurstError, ConfigError, Refused
-from burst.runner.plan.reasons import slots_text
+from burst.core.units import counted
 from burst.runner.pools.choice import pools_for
 from burst.runner.pools.port import Limits
 from burst.runner.search import make_searcher
@@ -63,7 +63,8 @@ def _of_itself(config: ExperimentConfig) -> list[Problem]:
         return []
     return [
         Problem(
-            f"no trial could ever start: it takes {slots_text(slots)}, and max_slots is {most}",
+            f"no trial could ever start: it takes {counted(slots, 'slot')}, "
+            f"and max_slots is {most}",
             mend=f"set resources.max_slots to {slots} or more, or remove it",
             in_file=True,
         )
@@ -119,17 +120,18 @@ def _misfit(config: ExperimentConfig, pool: str, limits: Limits) -> Problem | No
     most = size * min(nodes, MOST_NODES)
     if slots <= size and nodes:
         return None
-    what = f"a trial of {slots_text(slots)} can never run in pool {pool!r}"
+    what = f"a trial of {counted(slots, 'slot')} can never run in pool {pool!r}"
     if config.resources.is_single_node or nodes <= 1:
-        why = f"its nodes have {slots_text(size)}"
+        why = f"its nodes have {counted(size, 'slot')}"
         why += "" if nodes <= 1 else ", and the experiment asks for a single node"
         return Problem(what, why, f"set resources.slots_per_trial to {size} or less")
     if slots > most:
-        why = f"it has at most {nodes} nodes of {slots_text(size)}, which is {most} in all"
+        pool_size = f"{counted(nodes, 'node')} of {counted(size, 'slot')}"
+        why = f"it has at most {pool_size}, which is {most} in all"
         return Problem(what, why, f"set resources.slots_per_trial to {most} or less")
     if slots % size:
         below, above = slots // size * size, -(-slots // size) * size
         nearest = f"{below} or {above}" if above <= most else f"{below}"
-        why = f"its nodes have {slots_text(size)}, and a gang takes whole nodes"
+        why = f"its nodes have {counted(size, 'slot')}, and a gang takes whole nodes"
         return Problem(what, why, f"set resources.slots_per_trial to {nearest}")
     return None

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from burst.core.units import format_duration, format_size, parse_duration, parse_size
+from burst.core.units import counted, format_duration, format_size, parse_duration, parse_size
 
 
 @pytest.mark.parametrize(
@@ -116,3 +116,12 @@ def test_a_printed_size_is_within_a_tenth_of_its_unit_and_reads_back(size: int) 
 )
 def test_sizes_are_printed_for_people(size: int, text: str) -> None:
     assert format_size(size) == text
+
+
+def test_a_number_of_things_is_said_as_people_say_it() -> None:
+    assert [counted(n, "slot") for n in (0, 1, 2, 1200)] == [
+        "0 slots",
+        "1 slot",
+        "2 slots",
+        "1,200 slots",
+    ]

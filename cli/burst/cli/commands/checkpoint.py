@@ -12,6 +12,7 @@ import click
 from burst.cli.completing import any_id
 from burst.cli.session import Session, json_option, pass_session
 from burst.core.errors import NotFound
+from burst.core.units import counted
 
 if TYPE_CHECKING:
     from burst.core.model import Checkpoint
@@ -123,7 +124,7 @@ def verify(session: Session, checkpoint: str, as_json: bool) -> int:
     for problem in report.problems:
         click.echo(f"✘ {problem.text}")
     if report.good:
-        files = text.count(report.files, "file")
+        files = counted(report.files, "file")
         click.echo(f"✔ {found.id} is as it was written: {files}, {text.size(report.size)}")
     return 0 if report.good else 1
 

@@ -19,6 +19,7 @@ from burst.cli.views.table import Column, facts, section, table
 from burst.cli.views.trials import headline, short_id, trials_table, waits
 from burst.core.model import Checkpoint, Event, Experiment, Trial
 from burst.core.states import ExperimentState, TrialState, is_terminal
+from burst.core.units import counted
 
 BAR = 12
 
@@ -53,7 +54,7 @@ def experiment_page(
         if trial.failure is not None:
             parts += [failure(trial.failure, trial.id), ""]
     if len(failed) > 3:
-        parts += [f"… and {text.count(len(failed) - 3, 'more failed trial')}", ""]
+        parts += [f"… and {counted(len(failed) - 3, 'more failed trial')}", ""]
     parts += [headline(picture), _head(picture)]
     if picture.trials:
         parts.append(section("Trials", trials_table(picture, width)))

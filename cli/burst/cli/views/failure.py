@@ -9,6 +9,7 @@ from rich.text import Text
 
 from burst.cli.views import text
 from burst.core.model import Failure
+from burst.core.units import counted
 
 _CODE = re.compile(r'(File ")[^"]*/alloc-\w+/code/')
 """Where an agent has put the user's code: of no interest, and gone by now."""
@@ -26,7 +27,7 @@ def failure(found: Failure, trial: str) -> RenderableType:
     parts: list[RenderableType] = []
     if len(lines) > LINES:
         skipped = len(lines) - LINES
-        hint = f"… {text.count(skipped, 'line')} before these: `burst logs {trial}`"
+        hint = f"… {counted(skipped, 'line')} before these: `burst logs {trial}`"
         parts.append(Text(hint, style=text.FAINT))
     parts += [Text(line) for line in lines[-LINES:]]
     parts.append(Text(headline, style="red bold"))

@@ -8,6 +8,7 @@ from rich.text import Text
 from burst.cli.planning import Plan
 from burst.cli.views import text
 from burst.cli.views.table import facts
+from burst.core.units import counted
 
 
 def plan_page(plan: Plan) -> RenderableType:
@@ -36,7 +37,7 @@ def _trials(plan: Plan) -> str:
 
 def _each(plan: Plan) -> str:
     length = f", {plan.length} long" if plan.length else ""
-    return f"{text.count(plan.slots_per_trial, 'slot')}{length}"
+    return f"{counted(plan.slots_per_trial, 'slot')}{length}"
 
 
 def _pools(plan: Plan) -> str:

@@ -12,6 +12,7 @@ from burst.cli.shapes import PoolJson
 from burst.cli.views import text
 from burst.cli.views.table import Column, facts, section, table
 from burst.core.model import Allocation, Checkpoint, Event, ExitKind, MetricRow, Node
+from burst.core.units import counted
 
 _EXIT_STYLE = {
     ExitKind.COMPLETED: "green",
@@ -160,7 +161,7 @@ def pools_table(pools: Sequence[PoolJson], width: int) -> Table:
         Column("SLOTS A NODE", [_or_dash(p["slots_per_node"]) for p in pools], rank=2,
                justify="right"),
         Column("IN USE", [f"{p['used']}/{p['slots']}" for p in pools], justify="right"),
-        Column("WAITING", [text.count(p["waiting"], "trial") if p["waiting"] else "–"
+        Column("WAITING", [counted(p["waiting"], "trial") if p["waiting"] else "–"
                            for p in pools], rank=3),
     ]  # fmt: skip
     return table(columns, width)

@@ -140,11 +140,6 @@ def bar(fraction: float | None, width: int, style: str = "cyan") -> Text:
     return text.append("─" * (width - filled), style=FAINT)
 
 
-def count(number: int, noun: str) -> str:
-    """`1 trial`, `2 trials`."""
-    return f"{number} {noun}{'' if number == 1 else 's'}"
-
-
 def value(item: object) -> str:
     """A hyperparameter: floats short, everything else as it is."""
     return f"{item:.6g}" if isinstance(item, float) else str(item)

@@ -17,6 +17,7 @@ from burst.cli.views.table import facts, section
 from burst.cli.views.trials import rate_of, seconds_left, waits, where
 from burst.core.model import Allocation, Checkpoint, Event, Trial
 from burst.core.states import TrialState
+from burst.core.units import counted
 
 _CHECKPOINTS = 8
 """Checkpoints on the page."""
@@ -88,7 +89,7 @@ def _head(picture: Picture, trial: Trial) -> list[tuple[str, RenderableType]]:
         rows.append(("on", where(live, picture.nodes)))
     rows.append(("slots", f"{trial.slots} of {' or '.join(trial.pools) or 'any pool'}"))
     crashed = f", of which {trial.restarts} crashed" if trial.restarts else ""
-    rows.append(("tries", text.count(trial.attempts, "attempt") + crashed))
+    rows.append(("tries", counted(trial.attempts, "attempt") + crashed))
     if trial.checkpoint:
         age = f", {text.ago(trial.checkpoint_at, picture.now)} old" if trial.live else ""
         rows.append(("checkpoint", trial.checkpoint + age))

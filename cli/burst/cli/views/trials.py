@@ -15,6 +15,7 @@ from burst.cli.views import text
 from burst.cli.views.table import Column, table
 from burst.core.model import Allocation, Lengths, MetricPoint, Node, Trial
 from burst.core.states import TrialState, is_terminal
+from burst.core.units import counted
 
 BAR = 14
 _HPARAMS = 48
@@ -78,7 +79,7 @@ def live(picture: Picture, width: int, height: int = 24) -> RenderableType:
     if picture.trials:
         parts.append(trials_table(picture, width, most))
     if hidden > 0:
-        parts.append(Text(f"… and {text.count(hidden, 'more trial')}", style=text.FAINT))
+        parts.append(Text(f"… and {counted(hidden, 'more trial')}", style=text.FAINT))
     parts += [""] if waits(picture) else []
     parts += waits(picture)
     return Group(*parts)
@@ -95,7 +96,7 @@ def headline(picture: Picture) -> Text:
     line.append_text(text.state(experiment.state)).append("  ")
     line.append(experiment.name, style="bold").append(f"  {experiment.id}  ")
     pieces = [
-        f"{searcher.get('name', '')} search, {over} of {text.count(len(picture.trials), 'trial')}"
+        f"{searcher.get('name', '')} search, {over} of {counted(len(picture.trials), 'trial')}"
         " over"
         if len(picture.trials) > 1
         else "",

@@ -5,8 +5,8 @@ from __future__ import annotations
 import hashlib
 from pathlib import Path
 
-from burst.core.archive import code_key, unpack_code
 from burst.core.blobs.port import Blobs
+from burst.core.code.archive import code_key, unpack_code
 from burst.core.errors import BurstError, NotFound, StoreError
 from burst.core.model import Code
 from burst.runner.agent.environment import CannotPrepare

@@ -8,8 +8,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Protocol
 
-from burst.core.archive import pack_code, upload_code
 from burst.core.clock import Clock, SystemClock
+from burst.core.code.archive import pack_code, upload_code
 from burst.core.config.experiment import ExperimentConfig
 from burst.core.errors import Conflict
 from burst.core.ids import new_id

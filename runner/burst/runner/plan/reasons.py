@@ -7,6 +7,7 @@ every trial that waits, and one that changed with each pass would make writing c
 from __future__ import annotations
 
 from burst.core.states import Reason
+from burst.core.units import counted
 from burst.runner.plan.demand import can_ever_fit
 from burst.runner.plan.room import Room
 from burst.runner.plan.snapshot import PlanPool, Want
@@ -17,15 +18,11 @@ PAUSED_EXPERIMENT = Reason(
 PAUSED_TRIAL = Reason(code="paused", text="it was paused before it ran; `burst resume` lets it go")
 
 
-def slots_text(count: int) -> str:
-    return "1 slot" if count == 1 else f"{count} slots"
-
-
 def holding_back(want: Want, used: int, most: int) -> Reason:
     return Reason(
         code="max-slots",
-        text=f"it needs {slots_text(want.slots)}, and its experiment may use {most} (max_slots) "
-        f"of which {used} are taken",
+        text=f"it needs {counted(want.slots, 'slot')}, and its experiment may use {most} "
+        f"(max_slots) of which {used} are taken",
     )
 
 
@@ -80,12 +77,12 @@ def _no_room(want: Want, pool: PlanPool, room: Room, *, asked: bool) -> Reason:
         )
     if not can_ever_fit(want, pool.slots_per_node, pool.max_nodes):
         text = (
-            f"it needs {slots_text(want.slots)}, and pool {pool.name} has at most "
-            f"{pool.max_nodes} nodes of {slots_text(pool.slots_per_node)}"
+            f"it needs {counted(want.slots, 'slot')}, and pool {pool.name} has at most "
+            f"{counted(pool.max_nodes, 'node')} of {counted(pool.slots_per_node, 'slot')}"
         )
         return Reason(code="never-fits", text=text)
     text = (
-        f"it needs {slots_text(want.slots)}; pool {pool.name} has "
+        f"it needs {counted(want.slots, 'slot')}; pool {pool.name} has "
         f"{room.free} free on {room.nodes} {'node' if room.nodes == 1 else 'nodes'}"
     )
     if want.blocked:

@@ -8,6 +8,7 @@ from typing import Any
 
 from burst.core.model import Allocation, Exit, ExitKind, Failure, Trial
 from burst.core.states import AllocationState, Reason, TrialState
+from burst.core.units import counted
 
 BACKING_OFF = "backing-off"
 """The code of a wait that ends at `Trial.wait_until` and not before."""
@@ -122,24 +123,23 @@ def _after_crash(
     trial: Trial, exit: Exit, max_restarts: int, now: float, stop_retrying: str
 ) -> After:
     restarts = trial.restarts + 1
-    counted: dict[str, Any] = {"restarts": restarts, "failure": exit.failure}
+    tally: dict[str, Any] = {"restarts": restarts, "failure": exit.failure}
     said = _said(exit.failure) or "its process failed"
     if trial.state is TrialState.STOPPING:
         after = _unless_wanted(trial, After(TrialState.STOPPED, trial.reason))
-        return After(after.state, after.reason, fields=counted)
+        return After(after.state, after.reason, fields=tally)
     if stop_retrying:
         text = f"{said} ({stop_retrying})"
-        return After(TrialState.FAILED, Reason(code="crashed", text=text), fields=counted)
+        return After(TrialState.FAILED, Reason(code="crashed", text=text), fields=tally)
     if restarts > max_restarts:
-        text = f"{said}; it crashed {restarts} times, and max_restarts is {max_restarts}"
-        return After(TrialState.FAILED, Reason(code="crashed", text=text), fields=counted)
+        times = counted(restarts, "time")
+        text = f"{said}; it crashed {times}, and max_restarts is {max_restarts}"
+        return After(TrialState.FAILED, Reason(code="crashed", text=text), fields=tally)
     delay = min(_FIRST_CRASH_WAIT_S * 2.0 ** min(restarts - 1, 30), _LONGEST_CRASH_WAIT_S)
     text = f"{said}; restart {restarts} of {max_restarts}"
     again = _again(Reason(code="crashed", text=text), delay, now)
-    fields = {**again.fields, **counted}
-    return _keeping(
-        _unless_wanted(trial, After(again.state, again.reason, fields=fields)), counted
-    )
+    fields = {**again.fields, **tally}
+    return _keeping(_unless_wanted(trial, After(again.state, again.reason, fields=fields)), tally)
 
 
 def _after_infrastructure(
@@ -182,4 +182,5 @@ def _keeping(after: After, fields: dict[str, Any]) -> After:
 def _said(failure: Failure | None) -> str:
     if failure is None:
         return ""
-    return ": ".join(part for part in (failure.kind, failure.message) if part)[:300]
+    said = ": ".join(part for part in (failure.kind, failure.message) if part)
+    return " ".join(said.split())[:300]

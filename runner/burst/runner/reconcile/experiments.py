@@ -12,6 +12,7 @@ from burst.core.ids import trial_id
 from burst.core.model import DrainCause, Event, Experiment, Trial
 from burst.core.states import ExperimentState, Reason, TrialState, is_terminal
 from burst.core.store.port import Append, Put, Write
+from burst.core.units import counted
 from burst.runner.enforce import config_of, end_trial, enforce
 from burst.runner.pools.choice import pools_for
 from burst.runner.reconcile.context import Context, View
@@ -58,7 +59,7 @@ def verdict(book: Book) -> tuple[Ending, Reason]:
     cancelled = book.closed.get("cancelled", 0)
     if good or not book.ended:
         return "completed", Reason(
-            code="completed", text=f"{good} of {book.ended} trials succeeded"
+            code="completed", text=f"{good} of {counted(book.ended, 'trial')} succeeded"
         )
     if cancelled == book.ended:
         return "cancelled", Reason(code="cancelled", text="every trial was cancelled")

@@ -8,6 +8,7 @@ from burst.core.ids import new_id
 from burst.core.model import Allocation, DrainCause, Event, Node, Trial
 from burst.core.states import AllocationState, Reason, TrialState
 from burst.core.store.port import Append, Put, Write
+from burst.core.units import counted
 from burst.runner.enforce import config_of
 from burst.runner.plan import Plan, plan
 from burst.runner.plan.snapshot import Launch, Start, Yield
@@ -62,7 +63,9 @@ class _Acting:
         ctx, now = self.ctx, self.ctx.clock.now()
         trial = self.trials[start.trial]
         experiment = self.experiments[trial.experiment]
-        reason = Reason(code="planned", text=f"{_slots(trial.slots)} in pool {start.pool}")
+        reason = Reason(
+            code="planned", text=f"{counted(trial.slots, 'slot')} in pool {start.pool}"
+        )
         running, told = move(
             trial,
             TrialState.RUNNING,
@@ -160,7 +163,3 @@ def _intend(ctx: Context, view: View, launch: Launch) -> list[Node]:
 
 def _node_event(node: Node, name: str, text: str, at: float) -> Event:
     return Event(subject=node.id, name=f"node.{name}", text=text, at=at, data={"pool": node.pool})
-
-
-def _slots(count: int) -> str:
-    return "1 slot" if count == 1 else f"{count} slots"

@@ -18,10 +18,10 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from burst.core.blobs.port import Blobs
-from burst.core.code_files import Entry, find_code
+from burst.core.code.files import Entry, find_code
+from burst.core.code.unpack import unpack_code
 from burst.core.errors import BurstError, ConfigError, NotFound, Refused
 from burst.core.model import Code
-from burst.core.unpack import unpack_code
 
 __all__ = [
     "LIMIT_BYTES",

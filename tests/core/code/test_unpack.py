@@ -11,8 +11,8 @@ from pathlib import Path
 
 import pytest
 
+from burst.core.code.unpack import unpack_code
 from burst.core.errors import BurstError, StoreError
-from burst.core.unpack import unpack_code
 
 Member = tuple[str, bytes, str]  # name, type, content or target
 

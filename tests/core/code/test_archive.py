@@ -14,15 +14,15 @@ from pathlib import Path
 
 import pytest
 
-from burst.core import code_files
-from burst.core.archive import (
+from burst.core.blobs.folder import FolderBlobs
+from burst.core.code import files
+from burst.core.code.archive import (
     code_key,
     download_code,
     pack_code,
     unpack_code,
     upload_code,
 )
-from burst.core.blobs.folder import FolderBlobs
 from burst.core.errors import BurstError, ConfigError, ExitCode, NotFound, Refused
 
 needs_git = pytest.mark.skipif(shutil.which("git") is None, reason="needs git")
@@ -214,7 +214,7 @@ def test_code_over_the_limit_is_refused_with_its_five_largest_named(folder: Path
 def test_a_folder_of_very_many_files_is_refused(
     folder: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(code_files, "MOST_FILES", 20)
+    monkeypatch.setattr(files, "MOST_FILES", 20)
     write(folder, {f"{n}.txt": "" for n in range(21)})
     with pytest.raises(Refused, match="more than 20 files"):
         pack_code(folder)
