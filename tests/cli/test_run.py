@@ -104,7 +104,7 @@ def test_the_same_file_and_code_is_the_same_experiment_while_it_is_live(
     assert found is not None
     assert found.id == first.id
     assert find_same(burst.session, ready(burst, folder, ["hyperparameters.lr=0.5"])) is None
-    (folder / "train.py").write_text("changed = True\n")
+    (folder / "train.py").write_text("class SpiralsTrial:\n    changed = True\n")
     assert find_same(burst.session, ready(burst, folder)) is None
 
 

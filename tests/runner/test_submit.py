@@ -10,7 +10,7 @@ import pytest
 
 from burst.core.code.archive import code_key
 from burst.core.config.experiment import ExperimentConfig
-from burst.core.errors import NotFound, Refused, UsageError
+from burst.core.errors import NotFound, Refused, Unreachable, UsageError
 from burst.core.model import Experiment, Trial
 from burst.core.states import ExperimentState, TrialState
 from burst.core.store.port import Write
@@ -89,6 +89,16 @@ def test_what_is_refused_leaves_nothing_behind(ws: Workspace, code: Path) -> Non
         submit(ws, file(), code / "nowhere", owner="ann")
     assert ws.store.live(Experiment) == []
     assert list(ws.blobs.list("code/")) == []
+
+
+def test_checkpoint_storage_that_cannot_be_written_is_told_before_anything_starts(
+    ws: Workspace, code: Path
+) -> None:
+    (code / "file").touch()
+    storage = {"type": "directory", "path": str(code / "file" / "below")}
+    with pytest.raises(Unreachable, match="checkpoint storage cannot be written"):
+        submit(ws, file(checkpoints={"storage": storage}), code, owner="ann")
+    assert ws.store.live(Experiment) == []
 
 
 def test_code_over_the_limit_is_refused(

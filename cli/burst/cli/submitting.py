@@ -47,8 +47,8 @@ def prepare(
     named = [f"resources.pools=[{', '.join(pools)}]"] if pools else []
     settings = [*overrides, *named]
     loaded = load(session, file, settings)
-    check_experiment(session.workspace, loaded.config)
     folder = code or file.parent
+    check_experiment(session.workspace, loaded.config, folder)
     packed = pack_code(folder)
     plan = plan_of(loaded.config, session.workspace.cluster, packed.code, str(folder))
     chosen = "experiment_seed" in loaded.source or any("experiment_seed" in s for s in settings)

@@ -140,6 +140,11 @@ class FsspecBlobs:
                 why=why,
                 mend="check which credentials are used with `aws sts get-caller-identity`",
             )
+        if type(error).__name__ in ("NoCredentialsError", "PartialCredentialsError"):
+            return Unreachable(
+                f"there are no AWS credentials to use {name} with",
+                mend="set AWS_PROFILE or AWS_ACCESS_KEY_ID, or log in with `aws sso login`",
+            )
         return Unreachable(
             f"S3 did not answer for {name}",
             why=why,

@@ -8,16 +8,20 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Protocol
 
+from burst.core.blobs import open_blobs
 from burst.core.clock import Clock, SystemClock
 from burst.core.code.archive import pack_code, upload_code
+from burst.core.code.entrypoint import check_entrypoint
 from burst.core.config.experiment import ExperimentConfig
-from burst.core.errors import Conflict
+from burst.core.errors import BurstError, Conflict, Unreachable
 from burst.core.ids import new_id
 from burst.core.model import Code, Event, Experiment, Lease
 from burst.core.states import ExperimentState
 from burst.core.store.port import Append, Put, Store
 from burst.core.workspace import Workspace
 from burst.runner.admission import admit
+from burst.runner.agent.preparation import checkpoints_url
+from burst.runner.pools.choice import pools_for
 from burst.runner.pools.open import limits_of, open_pools
 from burst.runner.search.book import Book
 
@@ -42,12 +46,14 @@ class Submission:
     """Whether an equal experiment was live already, and nothing new was started."""
 
 
-def check_experiment(ws: Workspace, config: ExperimentConfig) -> None:
-    """Whether this cluster could ever run the experiment; writes nothing.
+def check_experiment(ws: Workspace, config: ExperimentConfig, code_folder: Path) -> None:
+    """Whether this cluster could ever run the experiment with this code; writes nothing.
 
     Raises:
         ConfigError, Refused: as `burst.runner.admission.admit`.
+        ConfigError: as `burst.core.code.entrypoint.check_entrypoint`.
     """
+    check_entrypoint(config.entrypoint, code_folder)
     admit(config, ws.cluster, limits_of(ws.cluster, open_pools(ws)))
 
 
@@ -71,7 +77,8 @@ def submit(
         Unreachable: the store or the blobs did not answer; nothing was started.
     """
     config = loaded.config
-    check_experiment(ws, config)
+    check_experiment(ws, config, code_folder)
+    _check_storage(ws, config)
     packed = pack_code(code_folder)
     experiment = _experiment(loaded, packed.code, owner, clock)
     for _ in range(_ATTEMPTS):
@@ -94,6 +101,25 @@ def submit(
             continue
         return Submission(experiment.model_copy(update={"version": 1}), attached=False)
     raise Conflict("others submit the same experiment again and again", mend="try it once more")
+
+
+def _check_storage(ws: Workspace, config: ExperimentConfig) -> None:
+    """Reach the experiment's own checkpoint storage, where it is this machine that will write it;
+    better now than at the first checkpoint."""
+    pools = [ws.cluster.pools[name] for name in pools_for(config, ws.cluster)]
+    if config.checkpoints.storage is None or not any(p.kind == "local" for p in pools):
+        return
+    key = f"{new_id('ckpt', _CLOCK)}.probe"
+    try:
+        blobs = open_blobs(checkpoints_url(config.checkpoints.storage, ws))
+        blobs.put(key, b"burst")
+        blobs.delete(key)
+    except BurstError as error:
+        raise Unreachable(
+            "the experiment's checkpoint storage cannot be written",
+            why=f"{error.what}: {error.why}" if error.why else error.what,
+            mend=error.mend or "correct checkpoints.storage, or remove it",
+        ) from error
 
 
 def _experiment(loaded: Loaded, code: Code, owner: str, clock: Clock) -> Experiment:
