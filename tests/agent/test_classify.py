@@ -57,8 +57,12 @@ def test_a_plain_script_that_ends_quietly_has_completed() -> None:
     assert classify(Ended(0)).kind is ExitKind.COMPLETED
 
 
-def test_a_plain_script_that_ends_quietly_while_asked_to_leave_may_not_have_finished() -> None:
-    exit = classify(Ended(0, drain=PAUSE))
+def test_a_script_that_cannot_hear_that_it_is_asked_to_leave_has_come_to_its_end() -> None:
+    assert classify(Ended(0, drain=PAUSE)).kind is ExitKind.COMPLETED
+
+
+def test_one_that_could_hear_and_ends_without_a_word_may_not_have_finished() -> None:
+    exit = classify(Ended(0, drain=PAUSE, connected=True))
     assert (exit.kind, exit.durable) == (ExitKind.DRAINED, False)
 
 

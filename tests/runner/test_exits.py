@@ -9,8 +9,9 @@ from hypothesis import strategies as st
 from burst.core.config.experiment import LogPolicy
 from burst.core.model import Allocation, Drain, DrainCause, Exit, ExitKind, Failure, Share, Trial
 from burst.core.states import AllocationState, Reason, TrialState, can_advance
+from burst.runner.reconcile.allocations import why_not_again
 from burst.runner.reconcile.exits import after_exit, failures_in_a_row
-from burst.runner.reconcile.policies import judge
+from burst.runner.reconcile.policies import Verdict, judge
 
 NOW = 1000.0
 
@@ -146,6 +147,29 @@ def test_a_log_policy_ends_the_trial_at_its_first_crash() -> None:
     after = after_exit(trial(), attempt(ExitKind.CRASHED), 5, NOW, stop_retrying="policy oom")
     assert after.state is TrialState.FAILED
     assert "policy oom" in after.reason.text
+
+
+@pytest.mark.parametrize(
+    ("kind", "final"),
+    [
+        ("burst.harness.errors.TrialError", True),
+        ("ConfigError", True),
+        ("RuntimeError", False),
+        ("SIGKILL", False),
+    ],
+)
+def test_what_was_written_wrong_is_not_tried_again(kind: str, final: bool) -> None:
+    exit = Exit(kind=ExitKind.CRASHED, failure=Failure(kind=kind, message="no"))
+    assert bool(why_not_again(exit, None)) is final
+    assert why_not_again(exit, Verdict(stop_retrying="policy oom")) == "policy oom"
+
+
+def test_a_reason_is_one_line_however_long_the_message() -> None:
+    failure = Failure(kind="burst.harness.errors.TrialError", message="no model\n  Why:  none\n")
+    crashed = attempt(ExitKind.CRASHED)
+    crashed = crashed.model_copy(update={"exit": Exit(kind=ExitKind.CRASHED, failure=failure)})
+    after = after_exit(trial(), crashed, 5, NOW)
+    assert after.reason.text == "TrialError: no model; restart 1 of 5"
 
 
 def test_log_policies_are_matched_against_lines() -> None:

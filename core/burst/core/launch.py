@@ -9,6 +9,7 @@ An agent prepares one folder per allocation and starts the ranks with `BURST_LAU
         code/             the user's code, the working directory of the ranks
         logs/rank<N>.log  what rank N writes to stdout and stderr; launcher.log for the launcher
         failures/rank<N>.json   a rank's Failure, written before it exits with an error
+        connected         empty; left by ranks that use burst's API (`mark_connected`)
         outcome.json      Outcome, written by rank 0 before it exits
 
 The agent decides from exit codes and these files how the attempt ended; the ranks write metrics,
@@ -110,6 +111,16 @@ class Outcome(BaseModel):
     def read(cls, folder: Path) -> Outcome | None:
         path = folder / "outcome.json"
         return cls.model_validate_json(path.read_bytes()) if path.exists() else None
+
+
+def mark_connected(folder: Path) -> None:
+    """Leave a mark that the ranks speak burst: they say themselves how they ended, and one that
+    ends without a word while it was asked to leave has not finished."""
+    (folder / "connected").touch()
+
+
+def is_connected(folder: Path) -> bool:
+    return (folder / "connected").exists()
 
 
 def write_failure(folder: Path, rank: int, failure: Failure, at: float) -> None:

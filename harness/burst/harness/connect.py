@@ -9,7 +9,7 @@ from pathlib import Path
 
 from burst.core.clock import Clock, SystemClock
 from burst.core.ids import new_id, trial_id
-from burst.core.launch import LaunchSpec, StopFlag
+from burst.core.launch import LaunchSpec, StopFlag, mark_connected
 from burst.core.model import Allocation, Code, Experiment, Trial
 from burst.core.store import Store, open_store, update
 from burst.core.store.port import Fence, Put, Write
@@ -37,6 +37,7 @@ class Link:
 
 
 def launch_link(spec: LaunchSpec) -> Link:
+    mark_connected(spec.path)
     return Link(
         store_url=spec.store_url,
         checkpoints_url=spec.checkpoints_url,

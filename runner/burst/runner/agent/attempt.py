@@ -8,7 +8,7 @@ import shutil
 import threading
 
 from burst.core.errors import BurstError, Conflict, Unreachable
-from burst.core.launch import Outcome, first_failure
+from burst.core.launch import Outcome, first_failure, is_connected
 from burst.core.model import Allocation, Drain, DrainCause, Exit, ExitKind, Failure
 from burst.core.states import AllocationState, Reason
 from burst.runner.agent.classify import Ended, classify
@@ -194,6 +194,7 @@ class Attempt:
             failure=first_failure(self._folder) if its_own else None,
             drain=control.drain,
             forced=control.forced,
+            connected=is_connected(self._folder),
             log=text,
             log_rank=rank,
             out_of_memory=out_of_memory,

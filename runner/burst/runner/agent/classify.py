@@ -42,6 +42,9 @@ class Ended:
     """That rank; None is the launcher."""
     out_of_memory: bool = False
     """Whether the kernel counted an out-of-memory kill while it ran."""
+    connected: bool = False
+    """Whether it used burst's API, and so would have said how it ended. Others cannot hear that
+    they are asked to leave: one that ends by itself has come to its end."""
 
 
 def classify(ended: Ended) -> Exit:
@@ -56,9 +59,12 @@ def classify(ended: Ended) -> Exit:
     said = ended.outcome
     if said is not None and said.kind in _DONE and ended.failure is None:
         return Exit(kind=said.kind, durable=said.durable)
-    if ended.failure is None and (ended.forced or (ended.status == 0 and ended.drain)):
+    quietly = ended.status == 0 and said is None
+    if ended.failure is None and (
+        ended.forced or (quietly and ended.drain is not None and ended.connected)
+    ):
         return Exit(kind=ExitKind.DRAINED, durable=False)
-    if ended.failure is None and ended.status == 0 and said is None:
+    if ended.failure is None and quietly:
         return Exit(kind=ExitKind.COMPLETED)
     failure = _failure(ended)
     return Exit(kind=_kind_of(ended, failure), failure=failure)

@@ -6,7 +6,7 @@ import logging
 from collections.abc import Sequence
 from functools import partial
 
-from burst.core.model import Allocation, DrainCause, ExitKind, Experiment, Lease, Node, Trial
+from burst.core.model import Allocation, DrainCause, Exit, ExitKind, Experiment, Lease, Node, Trial
 from burst.core.states import AllocationState, Reason, TrialState
 from burst.core.store import update
 from burst.core.store.port import Put, Write
@@ -14,7 +14,7 @@ from burst.runner.endings import settle_trial
 from burst.runner.enforce import config_of
 from burst.runner.reconcile.context import Context, View
 from burst.runner.reconcile.exits import After, after_exit, failures_in_a_row
-from burst.runner.reconcile.policies import apply_policies
+from burst.runner.reconcile.policies import Verdict, apply_policies
 from burst.runner.transitions import move
 from burst.runner.wishes import ask_to_leave, current_allocation
 
@@ -23,6 +23,8 @@ log = logging.getLogger(__name__)
 SLACK_S = 15.0
 """After a drain's deadline its agent ends it by itself; later than this it is told to kill."""
 _ROW = 10
+_FINAL = ("TrialError", "ConfigError")
+"""Errors of what was written rather than of what happened: they come again every time."""
 
 
 def reconcile_allocations(ctx: Context, view: View) -> float | None:
@@ -100,10 +102,18 @@ def _after(ctx: Context, trial: Trial, allocation: Allocation, experiment: Exper
         config.max_restarts,
         ctx.clock.now(),
         row=row,
-        stop_retrying=verdict.stop_retrying if verdict else "",
+        stop_retrying=why_not_again(exit, verdict),
     )
     fields = {"blocked_nodes": trial.blocked_nodes, **after.fields}
     return After(after.state, after.reason, after.how, fields)
+
+
+def why_not_again(exit: Exit | None, verdict: Verdict | None) -> str:
+    """Why a crash is final whatever `max_restarts` says; empty where it is not."""
+    if verdict is not None and verdict.stop_retrying:
+        return verdict.stop_retrying
+    kind = exit.failure.kind.rpartition(".")[2] if exit is not None and exit.failure else ""
+    return "trying again would not help" if kind in _FINAL else ""
 
 
 def _kill(ctx: Context, seen: Allocation) -> bool:

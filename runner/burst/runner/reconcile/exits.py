@@ -182,5 +182,6 @@ def _keeping(after: After, fields: dict[str, Any]) -> After:
 def _said(failure: Failure | None) -> str:
     if failure is None:
         return ""
-    said = ": ".join(part for part in (failure.kind, failure.message) if part)
-    return " ".join(said.split())[:300]
+    # Only its first line: the rest (why, mend, …) is shown with the traceback.
+    message = failure.message.strip().partition("\n")[0]
+    return ": ".join(part for part in (failure.kind.rpartition(".")[2], message) if part)[:300]
