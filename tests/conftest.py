@@ -24,6 +24,11 @@ def _connect_on_loopback_only(self: socket.socket, address: Any) -> None:
     _connect(self, address)
 
 
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """The slow tests first, so that no process is left alone with them at the end."""
+    items.sort(key=lambda item: item.get_closest_marker("slow") is None)
+
+
 @pytest.fixture(autouse=True)
 def _stay_on_loopback(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(socket.socket, "connect", _connect_on_loopback_only)
