@@ -61,6 +61,11 @@ def test_a_script_that_cannot_hear_that_it_is_asked_to_leave_has_come_to_its_end
     assert classify(Ended(0, drain=PAUSE)).kind is ExitKind.COMPLETED
 
 
+def test_a_trial_class_that_leaves_without_a_word_has_crashed() -> None:
+    exit = classify(Ended(0, connected=True, trial_class=True))
+    assert exit.kind is ExitKind.CRASHED
+
+
 def test_one_that_could_hear_and_ends_without_a_word_may_not_have_finished() -> None:
     exit = classify(Ended(0, drain=PAUSE, connected=True))
     assert (exit.kind, exit.durable) == (ExitKind.DRAINED, False)

@@ -8,7 +8,7 @@ import pytest
 
 from burst.cli import shapes
 from burst.cli.planning import Plan
-from burst.cli.submitting import Prepared, find_same, prepare, submit
+from burst.cli.submitting import Prepared, prepare, submit
 from burst.core.model import Experiment
 from tests.cli.conftest import Burst
 from tests.cli.test_looking import check
@@ -98,14 +98,16 @@ def test_what_is_not_acted_on_yet_is_said_once_on_stderr(burst: Burst, folder: P
 def test_the_same_file_and_code_is_the_same_experiment_while_it_is_live(
     burst: Burst, folder: Path
 ) -> None:
-    assert find_same(burst.session, ready(burst, folder)) is None
     first = submit(burst.session, ready(burst, folder))
-    found = find_same(burst.session, ready(burst, folder))
-    assert found is not None
-    assert found.id == first.id
-    assert find_same(burst.session, ready(burst, folder, ["hyperparameters.lr=0.5"])) is None
+    again = submit(burst.session, ready(burst, folder))
+    assert (first.attached, again.attached) == (False, True)
+    assert again.experiment.id == first.experiment.id
+    other = submit(burst.session, ready(burst, folder, ["hyperparameters.lr=0.5"]))
     (folder / "train.py").write_text("class SpiralsTrial:\n    changed = True\n")
-    assert find_same(burst.session, ready(burst, folder)) is None
+    changed = submit(burst.session, ready(burst, folder))
+    asked = submit(burst.session, ready(burst, folder), new=True)
+    ids = {each.experiment.id for each in (first, other, changed, asked)}
+    assert len(ids) == 4
 
 
 def test_a_seed_that_nobody_chose_does_not_make_another_experiment(
@@ -115,8 +117,7 @@ def test_a_seed_that_nobody_chose_does_not_make_another_experiment(
     lines = path.read_text().splitlines(keepends=True)
     path.write_text("".join(line for line in lines if "experiment_seed" not in line))
     first = submit(burst.session, ready(burst, folder))
-    found = find_same(burst.session, ready(burst, folder))
-    assert found is not None
-    assert found.id == first.id
+    again = submit(burst.session, ready(burst, folder))
+    assert (again.attached, again.experiment.id) == (True, first.experiment.id)
     chosen = ready(burst, folder, ["reproducibility.experiment_seed=7"])
-    assert find_same(burst.session, chosen) is None
+    assert not submit(burst.session, chosen).attached

@@ -18,7 +18,7 @@ def paused(burst: Burst, tmp_path: Path) -> str:
     """An experiment that was paused before anybody began it: nothing holds a slot."""
     burst("init", str(tmp_path / "new"))
     prepared = prepare(burst.session, tmp_path / "new" / "exp.yaml", None, (), ())
-    experiment = submit(burst.session, prepared)
+    experiment = submit(burst.session, prepared).experiment
     burst("pause", experiment.id)
     return experiment.id
 

@@ -7,13 +7,13 @@ import pytest
 
 from burst.core.config.experiment import ExperimentConfig
 from burst.core.errors import ConfigError
+from burst.core.launch import names_class
 from burst.core.length import Length
 from burst.harness.agreement import Wish
 from burst.harness.entrypoint import resolve
 from burst.harness.envelope import differences
 from burst.harness.errors import MetricError, TrialError
 from burst.harness.interpolate import command_of
-from burst.harness.rank import is_class
 from burst.harness.settings import max_length
 from burst.harness.trial.metrics import TrainingMetrics
 from burst.harness.trial.reducers import Reducer
@@ -50,7 +50,7 @@ def test_a_line_that_needs_the_shell_keeps_it(line: str) -> None:
     [("train:Trial", True), ("pkg.train:Trial", True), ("python a.py", False), (["a"], False)],
 )
 def test_a_class_is_told_from_a_command(entrypoint: object, expected: bool) -> None:
-    assert is_class(entrypoint) is expected
+    assert names_class(entrypoint) is expected
 
 
 @pytest.fixture

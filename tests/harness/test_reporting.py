@@ -7,7 +7,7 @@ from contextlib import contextmanager
 import pytest
 
 from burst.core.clock import ManualClock
-from burst.core.errors import Fenced, Unreachable
+from burst.core.errors import Fenced, Unreachable, UsageError
 from burst.core.model import Code, Event, Experiment, Lengths, MetricChunk, Trial
 from burst.core.store.memory import MemoryStore
 from burst.core.store.port import MAX_RECORD_BYTES, Put, Store
@@ -82,6 +82,15 @@ def _reporter(store: Store, token: int = 1) -> Iterator[tuple[Reporter, Broken, 
 
 def _batches(store: Store, group: str = "training") -> list[int]:
     return [row.batches for chunk in store.metrics(TRIAL, group) for row in chunk.rows]
+
+
+def test_what_is_reported_to_a_closed_reporter_is_told_at_once() -> None:
+    with _reporter(_store()) as (reporter, _, _):
+        reporter.close()
+        with pytest.raises(UsageError, match="closed"):
+            reporter.report("training", 1, {"loss": 1.0})
+        with pytest.raises(UsageError, match="closed"):
+            reporter.flush()
 
 
 def test_a_flush_makes_every_report_before_it_durable() -> None:

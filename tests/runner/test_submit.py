@@ -24,6 +24,7 @@ from tests.runner.house import House, config_of
 class File:
     config: ExperimentConfig
     source: str = "name: n\n"
+    seed_drawn: bool = False
 
 
 def file(**fields: Any) -> File:
@@ -71,15 +72,14 @@ def test_the_same_after_its_end_is_a_new_one(ws: Workspace, code: Path) -> None:
     assert not submit(ws, file(), code, owner="ann").attached
 
 
-def test_a_seed_that_nobody_wrote_does_not_make_it_another(ws: Workspace, code: Path) -> None:
-    def drawn(seed: int, source: str) -> File:
-        return replace(file(reproducibility={"experiment_seed": seed}), source=source)
+def test_a_seed_that_nobody_chose_does_not_make_it_another(ws: Workspace, code: Path) -> None:
+    def seeded(seed: int, drawn: bool) -> File:
+        return replace(file(reproducibility={"experiment_seed": seed}), seed_drawn=drawn)
 
-    submit(ws, drawn(1, "name: n\n"), code, owner="ann")
-    assert submit(ws, drawn(2, "name: n\n"), code, owner="ann").attached
-    written = "name: n\nreproducibility: {experiment_seed: 1}\n"
-    submit(ws, drawn(1, written), code, owner="ann", new=True)
-    assert not submit(ws, drawn(2, written), code, owner="ann").attached
+    submit(ws, seeded(1, True), code, owner="ann")
+    assert submit(ws, seeded(2, True), code, owner="ann").attached
+    assert not submit(ws, seeded(2, False), code, owner="ann").attached
+    assert submit(ws, seeded(2, False), code, owner="ann").attached
 
 
 def test_what_is_refused_leaves_nothing_behind(ws: Workspace, code: Path) -> None:

@@ -21,6 +21,7 @@ from __future__ import annotations
 import json
 import mmap
 import os
+import re
 import struct
 from collections.abc import Mapping
 from enum import IntEnum
@@ -40,6 +41,14 @@ EXIT_INVALID_HP = 64
 """A rank's exit status when the trial refused its hyperparameters."""
 EXIT_FENCED = 65
 """A rank's exit status when a newer allocation owns the trial."""
+
+
+_CLASS = re.compile(r"^[A-Za-z_][\w.]*:[A-Za-z_]\w*$")
+
+
+def names_class(entrypoint: object) -> bool:
+    """Whether an entrypoint names a trial class (`module:Class`) rather than a command."""
+    return isinstance(entrypoint, str) and _CLASS.match(entrypoint) is not None
 
 
 class LaunchSpec(BaseModel):

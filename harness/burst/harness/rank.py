@@ -7,21 +7,14 @@ What it leaves behind for the agent: its output in `logs/rank<N>.log`, its error
 from __future__ import annotations
 
 import os
-import re
 import sys
 
 from burst.core.errors import UsageError
-from burst.core.launch import LaunchSpec, read_launch
+from burst.core.launch import LaunchSpec, names_class, read_launch
+from burst.harness.errors import TrialError
 from burst.harness.leaving import note, status_of
 from burst.harness.process import Terminated, die_with_parent, write_output_to
 from burst.harness.traces import format_user_traceback
-
-_CLASS = re.compile(r"^[A-Za-z_][\w.]*:[A-Za-z_]\w*$")
-
-
-def is_class(entrypoint: object) -> bool:
-    """Whether an entrypoint names a trial class (`module:Class`) rather than a command."""
-    return isinstance(entrypoint, str) and _CLASS.match(entrypoint) is not None
 
 
 def main() -> int:
@@ -34,7 +27,7 @@ def main() -> int:
     write_output_to(spec.log_path(rank))
     os.chdir(spec.path / "code")
     try:
-        if not is_class(spec.config["entrypoint"]):
+        if not names_class(spec.config["entrypoint"]):
             _become_command(spec)
         _run_trial(spec, rank)
     except BaseException as error:
@@ -51,7 +44,16 @@ def _run_trial(spec: LaunchSpec, rank: int) -> None:
     sys.path.insert(0, str(spec.path / "code"))
     from burst.harness.trial.run import run_trial
 
-    run_trial(spec, lambda: terminated.asked)
+    try:
+        run_trial(spec, lambda: terminated.asked)
+    except SystemExit as error:
+        if error.code:
+            raise
+        raise TrialError(
+            "the trial left with status 0 before it was trained to its end",
+            why="something in its code called sys.exit",
+            mend="to end early, call context.set_stop_requested(True)",
+        ) from error
 
 
 def others_failed(spec: LaunchSpec, rank: int) -> bool:

@@ -17,7 +17,7 @@ from dataclasses import dataclass
 from typing import Protocol
 
 from burst.core.clock import Clock, SystemClock
-from burst.core.errors import BurstError, Conflict, Unreachable
+from burst.core.errors import BurstError, Conflict, Unreachable, UsageError
 from burst.core.model import Event, MetricChunk, MetricRow
 
 log = logging.getLogger(__name__)
@@ -83,11 +83,19 @@ class Reporter:
         Raises:
             Fenced: an earlier report was refused because a newer allocation owns the trial.
         """
-        self.check()
+        self._check_open()
         self._rows.append((group, batches, self._clock.now(), metrics))
 
     def event(self, event: Event) -> None:
         self._events.append(event)
+
+    def _check_open(self) -> None:
+        self.check()
+        if self._closing:
+            raise UsageError(
+                "this context is closed: nothing more can be reported or saved",
+                mend="report and save inside the `with burst.harness.init()` block",
+            )
 
     def check(self) -> None:
         """Raise what went wrong for good, if anything did."""
@@ -100,6 +108,7 @@ class Reporter:
         Raises:
             Fenced: it never will be.
         """
+        self._check_open()
         with self._wake:
             self._asked += 1
             mine = self._asked

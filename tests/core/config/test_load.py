@@ -314,3 +314,10 @@ def test_every_line_of_the_table_names_a_field() -> None:
         section: object = config
         for name in path.split("."):
             section = getattr(section, name)
+
+
+@pytest.mark.parametrize("value", ["5", "true", "1.5", "[a]", "{a: 1}"])
+def test_a_source_that_is_no_id_is_told_even_where_the_searcher_has_no_name(value: str) -> None:
+    text = f"entrypoint: train:T\nsearcher: {{source_checkpoint_uuid: {value}}}\n"
+    with pytest.raises(ExperimentFileError):
+        parse_experiment(text, "exp.yaml")

@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 from burst.core.model import ExitKind
-from burst.harness import Batch, PyTorchTrialContext
+from burst.harness import Batch, PyTorchCallback, PyTorchTrialContext
 from tests.harness.trial.lab import EPOCH, Lab, Result, TinyTrial
 
 LENGTH = 2 * EPOCH
@@ -97,6 +97,40 @@ def test_a_run_killed_between_checkpoints_ends_as_if_it_never_was(
     with pytest.raises(Killed):
         lab.attempt(_Dies, **often)
     _same((lab, lab.attempt(**often)), _train(tmp_path / "b", (), **often))
+
+
+class _StopsItself(PyTorchCallback):
+    dies = False
+
+    def __init__(self, context: PyTorchTrialContext) -> None:
+        self.context = context
+
+    def on_validation_end(self, metrics: dict[str, Any]) -> None:
+        self.context.set_stop_requested(True)
+
+    def on_checkpoint_upload_end(self, uuid: str) -> None:
+        if self.dies:
+            raise Killed
+
+
+class _Stopping(TinyTrial):
+    def build_callbacks(self) -> dict[str, PyTorchCallback]:
+        return {"stop": _StopsItself(self.context)}
+
+
+def test_a_stop_asked_for_by_a_validation_holds_if_the_process_dies_before_it_acts(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    undisturbed = Lab(tmp_path / "b").attempt(_Stopping, validation_period=Batch(5))
+    assert undisturbed.outcome.kind is ExitKind.STOPPED
+    lab = Lab(tmp_path / "a")
+    monkeypatch.setattr(_StopsItself, "dies", True)
+    with pytest.raises(Killed):
+        lab.attempt(_Stopping, validation_period=Batch(5))
+    monkeypatch.setattr(_StopsItself, "dies", False)
+    resumed = lab.attempt(_Stopping, validation_period=Batch(5))
+    assert resumed.outcome == undisturbed.outcome
+    assert resumed.state == undisturbed.state
 
 
 def test_checkpoints_and_validations_do_not_change_training(tmp_path: Path) -> None:

@@ -69,16 +69,16 @@ def run(session: Session, file: Path, **options: Unpack[RunOptions]) -> int:
     --json prints `Plan` and `ExperimentLine`, then `EventLine`, `ValidationLine`, `WaitLine` and
     `LogLine` as they come, and `Result` at the end.
     """
-    from burst.cli.submitting import find_same, prepare, submit
+    from burst.cli.submitting import prepare, submit
 
     prepared = prepare(session, file, options["code"], options["overrides"], options["pools"])
     _show_plan(session, prepared, options)
     if options["dry_run"]:
         return 0
-    found = None if options["new"] else find_same(session, prepared)
-    cursor = session.store.newest_cursor() if found else ""
-    experiment = found or submit(session, prepared)
-    _show_start(session, experiment, found is not None, options["as_json"])
+    cursor = session.store.newest_cursor()
+    submission = submit(session, prepared, new=options["new"])
+    experiment = submission.experiment
+    _show_start(session, experiment, submission.attached, options["as_json"])
     if options["detach"]:
         return _detach(session, experiment, options["as_json"])
     return _foreground(session, experiment, cursor, options)

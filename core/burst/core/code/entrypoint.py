@@ -9,6 +9,7 @@ from collections.abc import Iterable, Iterator
 from pathlib import Path
 
 from burst.core.errors import ConfigError
+from burst.core.launch import names_class
 
 _ANYTHING = "*"
 
@@ -22,11 +23,9 @@ def check_entrypoint(entrypoint: str | tuple[str, ...], folder: Path) -> None:
     Raises:
         ConfigError: there is no such module or class, or the module is not Python.
     """
-    if not isinstance(entrypoint, str) or any(c.isspace() for c in entrypoint):
+    if not isinstance(entrypoint, str) or not names_class(entrypoint) or not folder.is_dir():
         return
-    module, colon, name = entrypoint.partition(":")
-    if not colon or not folder.is_dir():
-        return
+    module, _, name = entrypoint.partition(":")
     file = _file(module, folder)
     if file is None:
         first = module.partition(".")[0]

@@ -42,6 +42,8 @@ class LoadedExperiment:
     """Deprecated and ignored spellings, each with its place and the new form."""
     unacted: tuple[str, ...] = ()
     """Dotted names of what is accepted and not acted on yet."""
+    seed_drawn: bool = False
+    """Whether nobody chose the seed, so that each reading draws another."""
 
 
 def load_experiment(path: Path, overrides: Sequence[str] = ()) -> LoadedExperiment:
@@ -64,6 +66,8 @@ def parse_experiment(text: str, filename: str, overrides: Sequence[str] = ()) ->
     if root is None:
         raise ExperimentFileError(filename, report.problems)
     apply_overrides(root, overrides, report)
+    seed = root.child("reproducibility", "experiment_seed")
+    seed_drawn = seed is None or seed.value is None
     _fill_in(root, filename)
     translate(root, report)
     check_section(root, ExperimentConfig, report, explain_stranger)
@@ -73,7 +77,7 @@ def parse_experiment(text: str, filename: str, overrides: Sequence[str] = ()) ->
     if report.problems:
         raise ExperimentFileError(filename, dict.fromkeys(report.problems))
     config = ExperimentConfig.model_validate(root.plain())
-    return LoadedExperiment(config, text, report.warnings, unacted(config))
+    return LoadedExperiment(config, text, report.warnings, unacted(config), seed_drawn)
 
 
 def load_cluster(path: Path) -> ClusterConfig:

@@ -137,10 +137,10 @@ def warm_start(root: Node, report: Report) -> None:
     for node, kind in ((trial, "exp-….t0000"), (checkpoint, "ckpt-…")):
         if node not in given or node is None:
             continue
+        written = str(node.value)
         try:
-            valid = check_id(node.value).startswith(kind[:3]) and (".t" in node.value) == (
-                node is trial
-            )
+            whole = check_id(written).startswith(kind[:3])
+            valid = whole and (".t" in written) == (node is trial)
         except UsageError:
             valid = False
         if not valid:

@@ -114,10 +114,19 @@ class Loop:
         self._schedule.start(now)
         if self._goal.at_start and self._context.batch == 0:
             self._validate()
+        why |= self._stopped_before()
         if not why:
             with _settled_heap():
                 why = self._train(batches)
         return self._leave(why)
+
+    def _stopped_before(self) -> Wish:
+        """A stop that a validation asked for, if the checkpoint was written between the two."""
+        batch = self._context.batch
+        if batch == 0 or self._parts.keeper.validated != batch:
+            return Wish(0)
+        asked = any(self._context.distributed.allgather(self._context.stop_requested))
+        return Wish.STOP if asked else Wish(0)
 
     def _train(self, batches: Iterator[Any]) -> Wish:
         context, trial, agreement = self._context, self._parts.trial, self._session.agreement

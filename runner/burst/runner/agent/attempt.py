@@ -8,7 +8,7 @@ import shutil
 import threading
 
 from burst.core.errors import BurstError, Conflict, Unreachable
-from burst.core.launch import Outcome, first_failure, is_connected
+from burst.core.launch import Outcome, first_failure, is_connected, names_class
 from burst.core.model import Allocation, Drain, DrainCause, Exit, ExitKind, Failure
 from burst.core.states import AllocationState, Reason
 from burst.runner.agent.classify import Ended, classify
@@ -143,7 +143,7 @@ class Attempt:
                 self._site, work, self._folder, tuple(self._secrets.values())
             )
             self._reporting.start()
-            return self._train(preparation, self._reporting)
+            return self._train(preparation, self._reporting, work.config.entrypoint)
         except Leaving:
             return Exit(kind=ExitKind.DRAINED)
         except CannotPrepare as error:
@@ -160,7 +160,7 @@ class Attempt:
         shutil.rmtree(self._folder, ignore_errors=True)
         self._log.parent.mkdir(parents=True)
 
-    def _train(self, preparation: Preparation, reporting: Reporting) -> Exit:
+    def _train(self, preparation: Preparation, reporting: Reporting, entrypoint: object) -> Exit:
         start = preparation.prepare()
         memory = OomCounter()
         process = self._control.start(start)
@@ -170,7 +170,7 @@ class Attempt:
             status = process.wait()
         finally:
             self._control.finish()
-        return classify(self._ended(status, memory.grew()))
+        return classify(self._ended(status, memory.grew(), entrypoint))
 
     def _say_running(self) -> None:
         """Best effort: an unreachable store does not stop the ranks, the lease does."""
@@ -184,7 +184,7 @@ class Attempt:
         except BurstError as error:
             log.warning("noting that %s runs: %s", self.id, error.what)
 
-    def _ended(self, status: int | None, out_of_memory: bool) -> Ended:
+    def _ended(self, status: int | None, out_of_memory: bool, entrypoint: object) -> Ended:
         control = self._control
         its_own = not control.forced or control.failed_before
         rank, text = failing_log(self._folder / "logs")
@@ -195,6 +195,7 @@ class Attempt:
             drain=control.drain,
             forced=control.forced,
             connected=is_connected(self._folder),
+            trial_class=names_class(entrypoint),
             log=text,
             log_rank=rank,
             out_of_memory=out_of_memory,

@@ -42,6 +42,8 @@ class Ended:
     """That rank; None is the launcher."""
     out_of_memory: bool = False
     """Whether the kernel counted an out-of-memory kill while it ran."""
+    trial_class: bool = False
+    """Whether it ran a trial class, whose ranks say in every case how they ended."""
     connected: bool = False
     """Whether it used burst's API, and so would have said how it ended. Others cannot hear that
     they are asked to leave: one that ends by itself has come to its end."""
@@ -64,7 +66,7 @@ def classify(ended: Ended) -> Exit:
         ended.forced or (quietly and ended.drain is not None and ended.connected)
     ):
         return Exit(kind=ExitKind.DRAINED, durable=False)
-    if ended.failure is None and quietly:
+    if ended.failure is None and quietly and not ended.trial_class:
         return Exit(kind=ExitKind.COMPLETED)
     failure = _failure(ended)
     return Exit(kind=_kind_of(ended, failure), failure=failure)

@@ -38,6 +38,9 @@ class Loaded(Protocol):
     @property
     def source(self) -> str: ...
 
+    @property
+    def seed_drawn(self) -> bool: ...
+
 
 @dataclass(frozen=True)
 class Submission:
@@ -81,9 +84,10 @@ def submit(
     _check_storage(ws, config)
     packed = pack_code(code_folder)
     experiment = _experiment(loaded, packed.code, owner, clock)
+    likeness = _likeness(experiment, loaded.seed_drawn)
     for _ in range(_ATTEMPTS):
-        guard = _guard(ws.store, experiment)
-        found = None if new else _find_alike(ws.store, experiment)
+        guard = _guard(ws.store, likeness)
+        found = None if new else _find_alike(ws.store, likeness, loaded.seed_drawn)
         if found is not None:
             return Submission(found, attached=True)
         upload_code(ws.blobs, packed)
@@ -138,26 +142,26 @@ def _experiment(loaded: Loaded, code: Code, owner: str, clock: Clock) -> Experim
     )
 
 
-def _guard(store: Store, experiment: Experiment) -> Lease:
+def _guard(store: Store, likeness: str) -> Lease:
     """The record at which two people meet who submit the same at the same moment; its version is
     read before looking for an equal experiment, and written with a new one."""
-    id = f"submit:{hashlib.sha256(_likeness(experiment).encode()).hexdigest()[:32]}"
+    id = f"submit:{hashlib.sha256(likeness.encode()).hexdigest()[:32]}"
     return store.find(Lease, id) or Lease(id=id)
 
 
-def _find_alike(store: Store, experiment: Experiment) -> Experiment | None:
-    likeness = _likeness(experiment)
-    for found in store.live(Experiment):
-        if found.state is not ExperimentState.STOPPING and _likeness(found) == likeness:
+def _find_alike(store: Store, likeness: str, seed_drawn: bool) -> Experiment | None:
+    """The newest live experiment that is the same."""
+    for found in reversed(store.live(Experiment)):
+        alike = _likeness(found, seed_drawn) == likeness
+        if alike and found.state is not ExperimentState.STOPPING:
             return found
     return None
 
 
-def _likeness(experiment: Experiment) -> str:
-    """What two submissions of the same thing share. A seed that nobody wrote does not count: it
+def _likeness(experiment: Experiment, seed_drawn: bool) -> str:
+    """What two submissions of the same thing share. A seed that nobody chose does not count: it
     was drawn when the file was read."""
     settings = dict(experiment.config)
-    if "experiment_seed" not in experiment.source:
+    if seed_drawn:
         settings["reproducibility"] = {**settings["reproducibility"], "experiment_seed": None}
-    parts = (experiment.owner, experiment.code.digest, experiment.source, settings)
-    return json.dumps(parts, sort_keys=True)
+    return json.dumps((experiment.owner, experiment.code.digest, settings), sort_keys=True)
