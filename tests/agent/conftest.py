@@ -90,7 +90,7 @@ class Cluster:
         file = ExperimentConfig.model_validate(
             {
                 "name": "test",
-                "entrypoint": "train:Trial",
+                "entrypoint": ["python", "train.py"],
                 "searcher": {"name": "single"},
                 "reproducibility": {"experiment_seed": 1},
                 "data": {"do": do},

@@ -89,6 +89,8 @@ class House:
         """Nodes whose agents do nothing, not even renew their leases."""
         self.deaf = False
         """Whether agents do not hear that they are to leave."""
+        self.unfit = ""
+        """What agents find wrong with their machine, if anything; they leave at once."""
         self.stubborn = False
         """Whether agents stay that were told to leave."""
         self.runner = self.new_runner()
@@ -155,6 +157,12 @@ class House:
         if node.registered is None:
             slots = tuple(Slot(index=index) for index in range(node.expected_slots))
             dates = {"launched": node.launched or now, "registered": now, "ready": now}
+            if self.unfit:
+                facts = {**node.facts, "problems": [self.unfit]}
+                leaving = {"draining": now, "terminating": now, "ready": None, "facts": facts}
+                self.store.commit(Put(node.model_copy(update={**dates, **leaving})))
+                self.pool.die(node.id)
+                return
             self.store.commit(Put(node.model_copy(update={**dates, "slots": slots})))
             return
         mine = [

@@ -464,3 +464,19 @@ def test_checkpoints_are_removed_while_the_trial_runs(house: House) -> None:
     house.run(until=house.at_rest)
     there = house.store.children(Checkpoint, trial.id)
     assert [each.batches for each in there if each.deleted is None] == [2, 4]
+
+
+def test_a_machine_that_is_unfit_is_tried_ever_more_slowly_and_its_problem_is_told(
+    tmp_path: Path,
+) -> None:
+    house = House(tmp_path)
+    house.unfit = "only 1 MiB are free"
+    house.submit()
+    house.run(120)
+    launches = [id for what, id in house.pool.calls if what == "launch"]
+    assert 3 <= len(launches) <= 7
+    wait = house.trial().wait
+    assert wait is not None
+    assert "only 1 MiB are free" in wait.text
+    house.unfit = ""
+    house.run(400, until=house.over)

@@ -114,7 +114,7 @@ def _registered(
         update={
             "host": host_name(),
             "slots": slots,
-            "facts": facts,
+            "facts": {**record.facts, **facts} if problems else facts,
             "launched": record.launched or now,
             "registered": record.registered or now,
             "ready": None if problems else record.ready or now,
@@ -199,7 +199,9 @@ def leave(ws: Workspace, node: str, lease: Lease | None, reason: Reason, clock: 
             return None
         now = clock.now()
         dates = {"draining": record.draining or now, "terminating": record.terminating or now}
-        if not ends_here:
+        # One that never was fit stays on record until its pool has counted it as a failed start.
+        failed = record.ready is None and isinstance(pool, LocalPool)
+        if failed or not ends_here:
             changed = record.model_copy(update=dates)
             return Put(changed), Append(_event(changed, "terminating", str(reason), now))
         changed = record.model_copy(update={**dates, "gone": now, "gone_reason": reason})

@@ -115,6 +115,10 @@ def _bury(ctx: Context, view: View, node: Node) -> None:
             "its agent ended before it had registered" + (f"; see {log_path}" if log_path else ""),
         )
         return
+    if node.ready is None:
+        problems = "; ".join(node.facts.get("problems") or ())
+        _fail(ctx, node, problems or "its agent ended before it was ready")
+        return
     left = node.draining is not None or node.terminating is not None
     reason = (
         Reason(code="left", text="it has left")
