@@ -15,6 +15,7 @@ from burst.core.blobs import open_blobs
 from burst.core.blobs.port import Blobs
 from burst.core.config.cluster import ClusterConfig
 from burst.core.errors import BurstError
+from burst.core.state_mark import STATE_MARK
 from burst.core.store import open_store
 from burst.core.store.port import Store
 
@@ -56,8 +57,7 @@ def _make_home(home: Path) -> None:
     try:
         home.parent.mkdir(parents=True, exist_ok=True)
         home.mkdir(mode=0o700, exist_ok=True)
-        if not os.access(home, os.W_OK | os.X_OK, effective_ids=True):
-            raise PermissionError(13, os.strerror(13))
+        (home / STATE_MARK).touch(mode=0o600)  # which also shows that it can be written
     except OSError as error:
         raise BurstError(
             f"cannot keep state in {home}",

@@ -11,6 +11,7 @@ from burst.core.clock import Clock, SystemClock
 from burst.core.ids import new_id, trial_id
 from burst.core.launch import LaunchSpec, StopFlag, mark_connected
 from burst.core.model import Allocation, Code, Experiment, Trial
+from burst.core.state_mark import STATE_MARK
 from burst.core.store import Store, open_store, update
 from burst.core.store.port import Fence, Put, Write
 from burst.harness.agreement import Alone, Together
@@ -61,6 +62,7 @@ def folder_link(folder: Path, gang: DistributedContext, clock: Clock | None = No
 
 def _open_folder(folder: Path, clock: Clock) -> Link:
     folder.mkdir(parents=True, exist_ok=True)
+    (folder / STATE_MARK).touch()
     store = open_store(f"sqlite://{folder / 'burst.db'}")
     experiments = store.children(Experiment, "", limit=1)
     trial = _new_trial(store, folder, clock) if not experiments else experiments[0].id

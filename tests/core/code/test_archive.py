@@ -24,6 +24,7 @@ from burst.core.code.archive import (
     upload_code,
 )
 from burst.core.errors import BurstError, ConfigError, ExitCode, NotFound, Refused
+from burst.core.workspace import open_workspace
 
 needs_git = pytest.mark.skipif(shutil.which("git") is None, reason="needs git")
 
@@ -350,3 +351,12 @@ def _git(folder: Path, *arguments: str) -> str:
         ["git", "-C", str(folder), *arguments],
         env=environ, capture_output=True, text=True, check=True,
     ).stdout  # fmt: skip
+
+
+def test_what_burst_keeps_is_never_part_of_the_code(tmp_path: Path) -> None:
+    (tmp_path / "train.py").write_text("x = 1\n")
+    before = pack_code(tmp_path).digest
+    workspace = open_workspace({"BURST_HOME": str(tmp_path / "state")}, tmp_path)
+    workspace.blobs.put("code/x", b"y")
+    workspace.store.close()
+    assert pack_code(tmp_path).digest == before

@@ -11,6 +11,7 @@ from pathlib import Path
 from pathspec import GitIgnoreSpec
 
 from burst.core.errors import ConfigError, Refused
+from burst.core.state_mark import STATE_MARK
 
 MOST_FILES = 50_000
 IGNORE_FILES = (".gitignore", ".burstignore")
@@ -97,7 +98,8 @@ def _walk(root: Path, folder: Path, above: Sequence[_Rules]) -> Iterator[Entry]:
 def _is_ignored(path: Path, *, is_folder: bool, rules: Sequence[_Rules]) -> bool:
     if path.name in _NEVER or path.suffix == ".pyc":
         return True
-    if is_folder and os.path.exists(path / "pyvenv.cfg"):  # unlike Path.exists, never raises
+    # unlike Path.exists, os.path.exists never raises
+    if is_folder and any(os.path.exists(path / mark) for mark in ("pyvenv.cfg", STATE_MARK)):
         return True
     for rule in reversed(rules):
         verdict = rule.verdict(path, is_folder=is_folder)
