@@ -74,6 +74,37 @@ def test_leaving_out_any_part_of_the_state_is_noticed(
         _same(resumed, uninterrupted)
 
 
+class _Sparse(TinyTrial):
+    """An embedding of each batch's rows, whose gradients are sparse."""
+
+    def __init__(self, context: PyTorchTrialContext) -> None:
+        super().__init__(context)
+        import torch
+
+        self.embedding = context.wrap_model(torch.nn.Embedding(8, 3, sparse=True))
+        self.steps = context.wrap_optimizer(torch.optim.SGD(self.embedding.parameters(), lr=0.1))
+
+    def train_batch(self, batch: Any, epoch_idx: int, batch_idx: int) -> dict[str, Any]:
+        import torch
+
+        rows = torch.tensor([batch_idx % 8, 3, 3])
+        self.context.backward(self.embedding(rows).square().sum() * (1 + batch_idx))
+        self.context.step_optimizer(self.steps)
+        return super().train_batch(batch, epoch_idx, batch_idx)
+
+
+@pytest.mark.parametrize("batch", [1, 2, 4])
+def test_sparse_gradients_survive_a_drain_in_the_middle_of_their_sum(
+    tmp_path: Path, batch: int
+) -> None:
+    lab = Lab(tmp_path / "a")
+    assert lab.attempt(_Sparse, leave_after=batch, frequency=3).outcome.durable
+    _same(
+        (lab, lab.attempt(_Sparse, frequency=3)),
+        (other := Lab(tmp_path / "b"), other.attempt(_Sparse, frequency=3)),
+    )
+
+
 class Killed(Exception):
     """Stands for SIGKILL: nothing that the loop would do on its way out may matter."""
 

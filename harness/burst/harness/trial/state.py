@@ -156,14 +156,42 @@ def _set_modes(model: nn.Module, modes: Mapping[str, list[str]]) -> None:
             parameter.requires_grad_(name not in frozen)
 
 
-def _gradients(model: nn.Module) -> dict[str, torch.Tensor]:
-    return {name: p.grad for name, p in model.named_parameters() if p.grad is not None}
+def _gradients(model: nn.Module) -> dict[str, Any]:
+    gradients = ((name, p.grad) for name, p in model.named_parameters())
+    return {
+        name: _parts_of(gradient) if gradient.is_sparse else gradient
+        for name, gradient in gradients
+        if gradient is not None
+    }
 
 
-def _set_gradients(model: nn.Module, gradients: Mapping[str, torch.Tensor]) -> None:
+def _set_gradients(model: nn.Module, gradients: Mapping[str, Any]) -> None:
     for name, parameter in model.named_parameters():
         gradient = gradients.get(name)
+        if isinstance(gradient, Mapping):
+            gradient = _sparse_of(gradient)
         parameter.grad = None if gradient is None else gradient.to(parameter.device)
+
+
+def _parts_of(sparse: torch.Tensor) -> dict[str, Any]:
+    """A sparse gradient as dense tensors. Kept as it is, in the order and with the repetitions
+    that it was summed with, since an optimizer's sums depend on them."""
+    return {
+        "indices": sparse._indices(),
+        "values": sparse._values(),
+        "size": list(sparse.shape),
+        "coalesced": sparse.is_coalesced(),
+    }
+
+
+def _sparse_of(parts: Mapping[str, Any]) -> torch.Tensor:
+    return torch.sparse_coo_tensor(
+        parts["indices"],
+        parts["values"],
+        parts["size"],
+        is_coalesced=parts["coalesced"],
+        check_invariants=False,
+    )
 
 
 def _buffers(model: nn.Module, everything: bool) -> dict[str, torch.Tensor]:
