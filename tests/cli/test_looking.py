@@ -233,6 +233,11 @@ def test_logs_that_are_not_there_yet_say_so(filled: Burst) -> None:
     assert "has written nothing yet" in result.stderr
 
 
+def test_logs_of_what_is_over_are_not_awaited(filled: Burst) -> None:
+    result = filled("logs", f"{world.DONE}.t0000")
+    assert result.stderr.strip() == f"{world.DONE}.t0000 wrote nothing."
+
+
 def test_head_and_tail_do_not_go_together(filled: Burst) -> None:
     filled("logs", "--head", "1", "--tail", "1", status=2)
 

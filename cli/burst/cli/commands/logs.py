@@ -71,7 +71,7 @@ def logs(session: Session, id: str, **options: Unpack[LogOptions]) -> None:
     if options["follow"]:
         _follow(session, found, printer)
     elif not printer.printed:
-        _tell_nothing(session, found.id, options["launcher"])
+        _tell_nothing(session, found, options["launcher"])
 
 
 def _part(lines: Iterator[Line], head: int | None, tail: int | None) -> Iterator[Line]:
@@ -131,6 +131,11 @@ def _tell_failures(session: Session, trials: list[Trial]) -> None:
         session.tell(failure(failed[0].failure, failed[0].id), "")
 
 
-def _tell_nothing(session: Session, id: str, launcher: bool) -> None:
+def _tell_nothing(session: Session, found: Experiment | Trial, launcher: bool) -> None:
+    from burst.core.states import is_terminal
+
+    if is_terminal(found.state):
+        session.note(f"{found.id} wrote nothing.")
+        return
     hint = "" if launcher else " `--launcher` shows what came before the ranks."
-    session.note(f"{id} has written nothing yet.{hint}")
+    session.note(f"{found.id} has written nothing yet.{hint}")
