@@ -144,3 +144,10 @@ def test_a_trial_that_raises_fails_with_its_own_traceback_first(place: Place) ->
     assert summary[1].startswith('  File "train.py", line ')
     assert "ValueError: the roof is on fire" in summary
     assert "the roof is on fire" in place("logs", "latest", "--launcher")
+
+
+def test_two_runs_of_the_same_file_at_once_are_one_experiment(place: Place) -> None:
+    both = [place.start("run", "exp.yaml", "--detach") for _ in range(2)]
+    ids = {process.communicate(timeout=PATIENCE_S)[0].strip() for process in both}
+    assert len(ids) == 1
+    place("kill", ids.pop(), "--wait")
