@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from burst.core.config.experiment import ExperimentConfig
-from burst.core.errors import ConfigError
+from burst.core.errors import BurstError, ConfigError
 from burst.core.launch import names_class
 from burst.core.length import Length
 from burst.harness.agreement import Wish
@@ -181,3 +181,27 @@ def test_asha_trains_to_its_longest_time() -> None:
     assert str(max_length(config)) == "9ep"
     with pytest.raises(ConfigError, match="how long"):
         max_length(ExperimentConfig.model_validate({**raw, "searcher": {"name": "single"}}))
+
+
+def test_an_error_that_burst_explains_shows_the_users_frames_alone() -> None:
+    import torch
+
+    from burst.harness import DataLoader
+    from burst.harness.traces import format_user_traceback
+
+    def of_the_user() -> None:
+        DataLoader(torch.zeros(0, 2), batch_size=4).training_source(seed=0, rank=0, ranks=1)
+
+    with pytest.raises(BurstError) as raised:
+        of_the_user()
+    told = format_user_traceback(raised.value)
+    assert "of_the_user" in told
+    assert "harness/data" not in told
+
+
+def test_a_defect_of_burst_shows_where_it_is() -> None:
+    from burst.harness.traces import format_user_traceback
+
+    with pytest.raises(TypeError) as raised:
+        differences(None, {"a": 1})  # type: ignore[arg-type]
+    assert "envelope.py" in format_user_traceback(raised.value)
