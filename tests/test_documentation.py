@@ -148,7 +148,7 @@ def invocations() -> list[tuple[str, tuple[str, ...]]]:
 def check_call(words: tuple[str, ...]) -> str:
     """What is wrong with a call of burst; empty if its command and options are there."""
     command: click.Command = cli
-    context = click.Context(cli, info_name="burst")
+    context = click.Context(cli, info_name="burst", **cli.context_settings)
     rest = list(words)
     while rest:
         word = rest.pop(0)
