@@ -39,7 +39,7 @@ Do = Sequence[tuple[str, Any]]
 """What the stand-in does, see `stand_in.py`."""
 
 
-def eventually(probe: Callable[[], Any], seconds: float = 15.0) -> Any:
+def eventually(probe: Callable[[], Any], seconds: float = 60.0) -> Any:
     """What `probe` returns once it is true."""
     until = time.monotonic() + seconds
     while time.monotonic() < until:
@@ -145,7 +145,7 @@ class Cluster:
     def allocation(self, id: str) -> Allocation:
         return self.ws.store.get(Allocation, id)
 
-    def reaches(self, id: str, state: AllocationState, seconds: float = 15.0) -> Allocation:
+    def reaches(self, id: str, state: AllocationState, seconds: float = 60.0) -> Allocation:
         """The allocation once it is in `state`."""
 
         def probe() -> Allocation | None:
@@ -155,7 +155,7 @@ class Cluster:
         found: Allocation = eventually(probe, seconds)
         return found
 
-    def released(self, id: str, seconds: float = 15.0) -> Allocation:
+    def released(self, id: str, seconds: float = 60.0) -> Allocation:
         return self.reaches(id, AllocationState.RELEASED, seconds)
 
 
@@ -183,7 +183,7 @@ class Running:
 
         update(self._ws.store, Node, self._node.id, change)
 
-    def join(self, seconds: float = 20.0) -> Reason | None:
+    def join(self, seconds: float = 60.0) -> Reason | None:
         self.thread.join(seconds)
         assert not self.thread.is_alive()
         return self.reason

@@ -80,7 +80,7 @@ def test_sigterm_drains_what_runs_and_leaves(
     agent = spawn(node)
     cluster.reaches(allocation.id, AllocationState.RUNNING)
     agent.send_signal(signal.SIGTERM)
-    out, _ = agent.communicate(timeout=20)
+    out, _ = agent.communicate(timeout=60)
     assert out == "signal\n"
     released = cluster.allocation(allocation.id)
     assert released.exit == Exit(kind=ExitKind.DRAINED)
@@ -99,7 +99,7 @@ def test_a_second_signal_does_not_wait_for_the_ranks(cluster: Cluster, spawn: Sp
     agent.send_signal(signal.SIGINT)
     cluster.reaches(allocation.id, AllocationState.DRAINING)
     agent.send_signal(signal.SIGINT)
-    agent.communicate(timeout=20)
+    agent.communicate(timeout=60)
     exit = cluster.allocation(allocation.id).exit
     assert exit == Exit(kind=ExitKind.DRAINED, durable=False)
 
@@ -163,7 +163,7 @@ def test_a_second_agent_for_the_same_node_is_refused(cluster: Cluster, spawn: Sp
     node = cluster.node()
     first = spawn(node)
     eventually(lambda: cluster.ws.store.get(Node, node.id).ready)
-    out, _ = (second := spawn(node)).communicate(timeout=20)
+    out, _ = (second := spawn(node)).communicate(timeout=60)
     assert second.returncode == ExitCode.REFUSED
     assert "already has an agent" in out
     assert first.poll() is None
@@ -205,7 +205,7 @@ def test_a_wrong_start_is_told_and_has_its_exit_code(
         capture_output=True,
         text=True,
         cwd=tmp_path,
-        timeout=30,
+        timeout=60,
         check=False,
     )
     assert done.returncode == status

@@ -141,7 +141,7 @@ class Site:
 
     def finish(self, spec: LaunchSpec, process: subprocess.Popen[bytes]) -> Ended:
         begun = time.monotonic()
-        status = process.wait(timeout=60)
+        status = process.wait(timeout=120)
         logs = {
             int(p.stem.removeprefix("rank")): p.read_text()
             for p in (spec.path / "logs").glob("rank*.log")

@@ -168,7 +168,7 @@ class Gang:
     size: int
 
     def __post_init__(self) -> None:
-        self._barrier = threading.Barrier(self.size, timeout=20)
+        self._barrier = threading.Barrier(self.size, timeout=60)
         self._values: list[Any] = [None] * self.size
 
     def run(self, act: Callable[[Collective], Any]) -> list[Any]:
