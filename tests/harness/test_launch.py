@@ -12,7 +12,7 @@ from burst.core.model import Allocation, ExitKind, Trial
 from burst.core.store import update
 from tests.harness.launching import TRIAL, TRIAL_CODE, Ended, Site
 
-DEADLINE_S = 40.0
+DEADLINE_S = 90.0
 
 
 def _run(tmp_path: Path, code: str, *, ranks: int = 1, **kwargs: Any) -> Ended:
