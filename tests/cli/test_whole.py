@@ -41,6 +41,8 @@ class Place:
             stdout=subprocess.PIPE,
             stderr=subprocess.PIPE,
             text=True,
+            # A suite that was started in the background has Ctrl-C ignored, and so would this.
+            preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_DFL),
         )
 
     def __call__(self, *args: str, status: int = 0) -> str:
