@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 import math
-import re
 from collections.abc import Iterator
-from typing import Any
 
 from burst.core.config.check import Strangers, check_section, named
 from burst.core.config.document import Node, Report
@@ -14,8 +12,8 @@ from burst.core.config.problems import listed, nearest
 from burst.core.config.trees import entries_of, good_value
 from burst.core.errors import UsageError
 from burst.core.ids import check_id
+from burst.core.launch import names_class
 
-_CLASS_ENTRYPOINT = re.compile(r"^[A-Za-z_][\w.]*:[A-Za-z_]\w*$")
 _MOST_GRID_POINTS = 100_000
 _ASHA = ("asha", "adaptive_asha")
 
@@ -110,7 +108,7 @@ def search_length(root: Node, report: Report) -> None:
         )
     elif halves and metric and length:
         report.wrong(metric, "`time_metric` and `max_length` exclude each other")
-    elif length is None and metric is None and (halves or _is_class(entry)):
+    elif length is None and metric is None and (halves or names_class(entry)):
         of = f"the searcher `{name.value}`" if halves else f"the trial class `{entry}`"
         report.wrong(
             searcher,
@@ -119,10 +117,6 @@ def search_length(root: Node, report: Report) -> None:
             if searcher.key
             else "write `searcher: {name: single, max_length: 10ep}`",
         )
-
-
-def _is_class(entrypoint: Any) -> bool:
-    return isinstance(entrypoint, str) and bool(_CLASS_ENTRYPOINT.match(entrypoint.strip()))
 
 
 def warm_start(root: Node, report: Report) -> None:
