@@ -29,6 +29,7 @@ from burst.core.states import (
 )
 from burst.core.store.port import Put
 from burst.runner.commands import cancel, kill, pause, resume
+from burst.runner.enforce import config_of
 from burst.runner.loop import is_idle
 from burst.runner.reconcile.exits import FAILURES_TO_BLOCK
 from tests.runner.house import (
@@ -91,6 +92,12 @@ def test_a_search_of_many_trials_is_created_in_several_commits(tmp_path: Path) -
     assert len(trials) == 250
     assert len({trial.request for trial in trials}) == 250
     assert [trial.number for trial in trials] == list(range(250))
+
+
+def test_two_experiments_of_one_id_in_two_stores_keep_their_own_settings(house: House) -> None:
+    first = house.submit(max_restarts=1)
+    second = house.submit(max_restarts=2).model_copy(update={"id": first.id})
+    assert [config_of(each).max_restarts for each in (first, second, first)] == [1, 2, 1]
 
 
 def test_a_crash_is_tried_again_after_a_pause_and_counted(house: House) -> None:

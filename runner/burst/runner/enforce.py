@@ -6,11 +6,11 @@ trial was started meanwhile, the next reconcile does in the same way.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 
 from burst.core.clock import Clock
 from burst.core.config.experiment import ExperimentConfig
-from burst.core.model import DrainCause, Experiment, Trial
+from burst.core.model import DrainCause, Experiment, Json, Trial
 from burst.core.states import ExperimentState, Reason, TrialState, is_terminal
 from burst.core.store import update
 from burst.core.store.port import Store, Write
@@ -90,16 +90,20 @@ def grace_of(experiment: Experiment) -> float:
     return config_of(experiment).drain_grace
 
 
-_configs: dict[str, ExperimentConfig] = {}
+_configs: dict[str, tuple[Mapping[str, Json], ExperimentConfig]] = {}
 _MOST_CONFIGS = 256
 
 
 def config_of(experiment: Experiment) -> ExperimentConfig:
-    """The experiment's settings, read once: they never change after it was submitted."""
+    """The experiment's settings, read once: they never change after it was submitted.
+
+    An id alone does not name them: two stores that one process works on may hold the same id.
+    """
     found = _configs.get(experiment.id)
-    if found is None:
-        found = ExperimentConfig.model_validate(experiment.config)
-        if len(_configs) >= _MOST_CONFIGS:
-            _configs.clear()
-        _configs[experiment.id] = found
-    return found
+    if found is not None and found[0] == experiment.config:
+        return found[1]
+    config = ExperimentConfig.model_validate(experiment.config)
+    if len(_configs) >= _MOST_CONFIGS:
+        _configs.clear()
+    _configs[experiment.id] = (experiment.config, config)
+    return config
