@@ -29,6 +29,7 @@ from pathlib import Path
 
 from pydantic import BaseModel, ConfigDict
 
+from burst.core.length import Length
 from burst.core.model import ExitKind, Failure, Json
 
 LAUNCH_VARIABLE = "BURST_LAUNCH"
@@ -51,6 +52,22 @@ def names_class(entrypoint: object) -> bool:
     return isinstance(entrypoint, str) and _CLASS.match(entrypoint) is not None
 
 
+class Tier(BaseModel):
+    """A place for checkpoints."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    url: str
+    """The blobs."""
+    shared: bool = True
+    """Whether it outlives the node and is seen from others; else it is this node's own disk."""
+    every: Length | None = None
+    """How much training lies between two checkpoints that are copied there; None copies every
+    one. The last one of an attempt is always copied to the tiers that are shared."""
+    keep: int | None = None
+    """How many of a trial's newest checkpoints it holds at the most; None leaves it to retention."""
+
+
 class LaunchSpec(BaseModel):
     """Everything a rank has to know."""
 
@@ -60,7 +77,10 @@ class LaunchSpec(BaseModel):
     store_url: str
     blobs_url: str
     checkpoints_url: str
-    """The blobs for checkpoints: `blobs_url`, unless the experiment names its own storage."""
+    """The blobs for checkpoints: `blobs_url`, unless the experiment names its own storage. Of
+    several tiers, the slowest one that is shared."""
+    tiers: tuple[Tier, ...] = ()
+    """The places for checkpoints, fastest first; empty is `checkpoints_url` alone."""
     experiment: str
     trial: str
     allocation: str

@@ -16,6 +16,32 @@ class BlobInfo:
     modified: float
 
 
+class Batch(Protocol):
+    """Many blobs written at once: by several threads, made durable together."""
+
+    def put(self, key: str, data: bytes | bytearray | memoryview, sha256: str) -> None:
+        """Write one. Safe from several threads. It may become visible only with `finish`.
+
+        Fastest where `data` lies on a page boundary in memory.
+
+        Args:
+            sha256: of `data`, in hex. A store that can check it on arrival does.
+
+        Raises:
+            Unreachable, StoreError: if it could not be written; others may be.
+        """
+        ...
+
+    def finish(self) -> None:
+        """All of them are durable, whole and visible when this returns; where the store says what
+        it holds (size, checksum), that was compared."""
+        ...
+
+    def abort(self) -> None:
+        """Leave nothing of those that are not visible yet. Idempotent, also after `finish`."""
+        ...
+
+
 class Blobs(Protocol):
     """A flat space of keys like `code/ab12….tar.gz`. A reader sees a whole blob or none."""
 
@@ -26,6 +52,10 @@ class Blobs(Protocol):
 
     def put(self, key: str, data: bytes | bytearray | memoryview) -> None:
         """Write the blob, durably, replacing any under the same key."""
+        ...
+
+    def batch(self) -> Batch:
+        """Write many blobs at once."""
         ...
 
     def put_file(self, key: str, path: Path) -> None:
@@ -42,6 +72,16 @@ class Blobs(Protocol):
 
     def get_range(self, key: str, start: int, stop: int) -> bytes:
         """Bytes `start` to `stop` (exclusive); fewer where the blob ends."""
+        ...
+
+    def read_into(self, key: str, buffer: memoryview) -> int:
+        """Read the blob into `buffer`, from its start, as far as both go; returns how many bytes
+        the blob has. Interrupted transfers are resumed. Safe from several threads. Fastest where
+        `buffer` lies on a page boundary and has a page more than the blob.
+
+        Raises:
+            NotFound: if there is none.
+        """
         ...
 
     def get_file(self, key: str, path: Path) -> None:

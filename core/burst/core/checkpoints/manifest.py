@@ -22,8 +22,8 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError
 from burst.core.errors import BurstError
 from burst.core.model import Json, Lengths
 
-FORMAT = 1
-"""Grows when an older burst could not read what a newer one writes."""
+FORMAT = 2
+"""Grows when an older burst could not read what a newer one writes. 2 has tensors in shards."""
 
 
 class Damaged(BurstError):

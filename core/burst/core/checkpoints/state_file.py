@@ -30,6 +30,9 @@ class TensorRef(BaseModel):
     pieces: tuple[tuple[int, str, int], ...]
     """Of each piece, in order: the file (an index into `files`), the name in it, and the first
     element of the tensor that it holds."""
+    boxes: tuple[tuple[tuple[int, ...], tuple[int, ...]], ...] | None = None
+    """Of a tensor that was saved in shards: of each piece, the offsets and the sizes of the box of
+    the tensor that it belongs to. The piece's first element then counts within that box."""
 
 
 class StateFile(BaseModel):

@@ -19,7 +19,7 @@ from burst.core.model.placement import (
     Share,
     Slot,
 )
-from burst.core.model.results import Checkpoint, Event, MetricChunk, MetricRow, Model
+from burst.core.model.results import Checkpoint, Copy, Event, MetricChunk, MetricRow, Model
 from burst.core.model.work import Code, Experiment, Failure, Lengths, MetricPoint, Trial
 
 __all__ = [
@@ -27,6 +27,7 @@ __all__ = [
     "Allocation",
     "Checkpoint",
     "Code",
+    "Copy",
     "Drain",
     "DrainCause",
     "Event",

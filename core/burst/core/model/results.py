@@ -10,8 +10,23 @@ from pydantic import Field
 from burst.core.model.base import Json, Part, Record
 
 
+class Copy(Part):
+    """A tier that holds all of a checkpoint's files and its manifest."""
+
+    url: str
+    """The blobs; keys are the same in every tier."""
+    at: float
+    """When its manifest was written."""
+    node: str = ""
+    """The node on whose disk it lies; empty for a tier that outlives any node."""
+
+    @property
+    def durable(self) -> bool:
+        return not self.node
+
+
 class Checkpoint(Record):
-    """A durable checkpoint: written to the store after its manifest, with the trial's token."""
+    """A checkpoint: written to the store after its manifest, with the trial's token."""
 
     kind: ClassVar[str] = "checkpoint"
 
@@ -21,7 +36,10 @@ class Checkpoint(Record):
     batches: int
     created: float
     url: str
-    """The blobs that hold it; `manifest` is a key in them."""
+    """The blobs that hold it; `manifest` is a key in them. Of several tiers that do, the slowest:
+    the one that is lost last."""
+    copies: tuple[Copy, ...] = ()
+    """The tiers that hold it, fastest first; empty means `url` alone."""
     manifest: str
     size: int
     """Bytes of all its files."""
@@ -32,6 +50,15 @@ class Checkpoint(Record):
     deleted: float | None = None
     damaged: str = ""
     """What a restore or a verification found wrong; empty is good."""
+    lent_to: tuple[str, ...] = ()
+    """Other trials whose manifests may name files in this checkpoint's folder."""
+    borrowed_from: tuple[str, ...] = ()
+    """Other trials in whose folders files lie that this checkpoint's manifest names."""
+
+    @property
+    def durable(self) -> bool:
+        """Whether it outlives the node that wrote it."""
+        return not self.copies or any(copy.durable for copy in self.copies)
 
     @property
     def parent(self) -> str:

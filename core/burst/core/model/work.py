@@ -112,6 +112,11 @@ class Trial(Record, Stateful):
     checkpoint: str = ""
     """The newest durable checkpoint's id."""
     checkpoint_at: float | None = None
+    checkpoint_interval: float | None = None
+    """Seconds in which the next one is to be expected, as the harness last knew; None if periods
+    in batches decide and none has passed yet."""
+    checkpoint_problem: str = ""
+    """Why the newest attempt to save failed; empty once one succeeds."""
     wait: Reason | None = None
     """While waiting: why, in words."""
     wait_until: float | None = None

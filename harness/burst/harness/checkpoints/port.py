@@ -8,19 +8,26 @@ rank alone holds (random states of rank and loader workers, metric accumulators)
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, Protocol
+from typing import TYPE_CHECKING, Any, Protocol
 
 from burst.core.model import Lengths
 
+if TYPE_CHECKING:
+    import torch
+
 Tree = Any
+
+
+def _nothing() -> None:
+    return None
 
 
 @dataclass(frozen=True)
 class SaveRequest:
     """What the loop wants saved, at a batch boundary. The tensors are live: they belong to the
-    loop again as soon as `save` returns."""
+    loop again as soon as `save` returns, but for those of `optimizers`, whose `step` waits."""
 
     shared: Tree
     own: Tree
@@ -28,6 +35,14 @@ class SaveRequest:
     metrics: Mapping[str, float] = field(default_factory=dict)
     """Validation metrics at this very batch, if it was validated."""
     envelope: Mapping[str, Any] = field(default_factory=dict)
+    optimizers: Sequence[torch.optim.Optimizer] = ()
+    """Optimizers whose parameters and states only their own `step` changes. These tensors may be
+    copied later, until that step begins; everything else is copied before `save` returns."""
+    ready: Callable[[], None] = _nothing
+    """Called on rank 0, in the background, before the checkpoint is made to count; it raises where
+    the checkpoint must not, because what was reported before is not durable."""
+    last: bool = False
+    """Whether the process leaves after this one: then it goes to every shared tier."""
 
 
 @dataclass(frozen=True)
@@ -50,7 +65,8 @@ class CheckpointEngine(Protocol):
 
     def save(self, request: SaveRequest) -> None:
         """Take the state. May return before it is durable; `wait` tells. A failure to write is
-        remembered and reported (`poll`), and never raised into training.
+        remembered and reported (`poll`), and never raised into training. Where two saves are under
+        way, the third waits.
 
         Raises:
             BurstError: if the state holds something that cannot be represented, naming it.
@@ -66,10 +82,19 @@ class CheckpointEngine(Protocol):
         """Wait until what was saved is durable; False if it is not by then."""
         ...
 
-    def restore(self) -> Restored | None:
+    def prepare(self, request: SaveRequest) -> None:
+        """Get memory ready, in the background, for saves of such states. Optional."""
+        ...
+
+    def restore(self, into: Tree = None) -> Restored | None:
         """The newest checkpoint of the trial that is complete and undamaged, or None.
 
         A damaged one is marked in the store, warned about, and the one before it is used.
+
+        Args:
+            into: a tree shaped like (a part of) `shared`, with live tensors. Where one fits what
+                was saved, it is filled, without memory for a second copy, and the restored tree
+                holds it; a sharded one takes its part, whatever shards were saved.
         """
         ...
 
