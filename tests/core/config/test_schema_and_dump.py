@@ -109,7 +109,7 @@ NAMES = st.text("abcdefgh_", min_size=1, max_size=6)
 FILE = st.fixed_dictionaries(
     {"entrypoint": st.just(["python", "x.py"])},
     optional={
-        "name": LINES.filter(str.strip),
+        "name": LINES.filter(lambda line: line.strip() and line.isprintable()),
         "description": st.text(),
         "labels": st.lists(LINES, max_size=2),
         "data": st.dictionaries(st.text(), JSON, max_size=2),
