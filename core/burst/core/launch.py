@@ -101,6 +101,11 @@ class LaunchSpec(BaseModel):
     """One a local rank: `cpu` or `cuda:<index>` as seen by the rank."""
     threads: int = 1
     """CPU threads for each rank's tensor work. Part of what makes a run exact."""
+    seconds_between_losses: float = 4 * 3600.0
+    """How long the gang is expected to run until something ends it without warning."""
+    early_checkpoint: bool = False
+    """Whether to checkpoint soon after the start whatever the period says, so that it can be
+    proved to restore before the trial depends on it."""
 
     @property
     def path(self) -> Path:

@@ -18,6 +18,9 @@ class Scheduler(Section):
 class Pool(Section):
     scheduler: Scheduler | None = None
     """Of this pool alone."""
+    loses_nodes: bool | None = None
+    """Whether its machines may be taken away at any time; by default only those of a spot market
+    are. A trial that trains elsewhere moves there once a checkpoint of it is proved to restore."""
 
 
 class LocalPool(Pool):
@@ -54,6 +57,13 @@ class AwsPool(Pool):
     min_nodes: int = Field(default=0, ge=0)
     idle: Seconds = 300.0
     efa: bool = False
+
+
+def loses_nodes(pool: Pool) -> bool:
+    """Whether the pool's machines may be taken away at any time."""
+    if pool.loses_nodes is not None:
+        return pool.loses_nodes
+    return isinstance(pool, AwsPool) and pool.market == "spot"
 
 
 PoolConfig = Annotated[LocalPool | StaticPool | SlurmPool | AwsPool, Field(discriminator="kind")]

@@ -117,6 +117,16 @@ class Trial(Record, Stateful):
     in batches decide and none has passed yet."""
     checkpoint_problem: str = ""
     """Why the newest attempt to save failed; empty once one succeeds."""
+    checkpoint_late: str = ""
+    """The attempt and checkpoint after which reconcile found the next one late
+    (`burst.core.checkpoints.age.mark_of`); it means nothing once either is another."""
+    training_since: float | None = None
+    """When the running attempt began to train; None before, and where the harness cannot tell."""
+    proved: str = ""
+    """The checkpoint of this trial that was restored in a process to throw away, and came out as
+    it was saved; empty while none was."""
+    unprovable: str = ""
+    """What was wrong with the newest checkpoint that was tried so; empty once one is proved."""
     wait: Reason | None = None
     """While waiting: why, in words."""
     wait_until: float | None = None
