@@ -1,0 +1,91 @@
+"""Decisions about tiers: what goes where, what is tried first, what is dropped. All pure."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Sequence
+
+from burst.core.checkpoints.delete import restorable
+from burst.core.launch import Tier
+from burst.core.model import Checkpoint, Copy, Lengths
+
+_HAIR = 1e-9  # epochs are fractions, and 0.1 * 3 is not 0.3
+
+
+def is_due(tier: Tier, done: Lengths, copied: Lengths | None, *, forced: bool = False) -> bool:
+    """Whether the checkpoint at `done` is to be copied to `tier`.
+
+    Args:
+        copied: how far the newest checkpoint was that is known to be there; None is none.
+        forced: whether it must outlive the node whatever `tier.every` says.
+    """
+    if forced and tier.shared:
+        return True
+    if tier.every is None or copied is None:
+        return True
+    unit = str(tier.every.unit)
+    passed = float(getattr(done, unit)) - float(getattr(copied, unit))
+    return passed >= tier.every.amount * (1 - _HAIR)
+
+
+def in_order(records: Sequence[Checkpoint]) -> list[Checkpoint]:
+    """What a trial could continue from, the one to try first coming first: newest by batches.
+
+    Those that a later attempt has left behind come last. Such are at or beyond a checkpoint of a
+    later attempt: that attempt began before them, because they could not be read where it ran, and
+    its metrics have replaced what was reported on the way to them.
+    """
+    good = restorable(records)
+    return sorted(good, key=lambda record: _left_behind(record, good))
+
+
+def _left_behind(record: Checkpoint, others: Sequence[Checkpoint]) -> bool:
+    return any(
+        other.attempt > record.attempt and other.batches <= record.batches for other in others
+    )
+
+
+def with_copy(record: Checkpoint, copy: Copy, order: Sequence[str]) -> Checkpoint:
+    """`record` with one more tier that holds it; `url` is the one that is lost last.
+
+    Args:
+        order: the URLs of the tiers, fastest first.
+    """
+    others = [each for each in record.copies if (each.url, each.node) != (copy.url, copy.node)]
+    return _holding(record, [*others, copy], order)
+
+
+def without_copy(record: Checkpoint, url: str, node: str, order: Sequence[str]) -> Checkpoint:
+    """`record` without the copy in one tier."""
+    kept = [each for each in record.copies if (each.url, each.node) != (url, node)]
+    return _holding(record, kept, order)
+
+
+def _holding(record: Checkpoint, copies: Sequence[Copy], order: Sequence[str]) -> Checkpoint:
+    def slowness(copy: Copy) -> tuple[bool, int]:
+        return copy.durable, order.index(copy.url) if copy.url in order else len(order)
+
+    ordered = tuple(sorted(copies, key=slowness))
+    url = ordered[-1].url if ordered else record.url
+    return record.model_copy(update={"copies": ordered, "url": url})
+
+
+def surplus(records: Sequence[Checkpoint], held: Collection[str], tier: Tier) -> list[Checkpoint]:
+    """The checkpoints that `tier` need not hold any more, given what one trial has.
+
+    Beyond the newest `tier.keep` it still keeps: the only durable copy of one; and, of those that
+    no other place holds, what is pinned or was validated, since retention may keep it as the best.
+    What is deleted is always surplus, what is damaged never: retention decides about that.
+
+    Args:
+        held: ids of the checkpoints whose manifests are in `tier`.
+    """
+    there = [record for record in in_order(records) if record.id in held]
+    beyond = there[tier.keep :] if tier.keep is not None else []
+    gone = [record for record in records if record.deleted is not None and record.id in held]
+    return [*gone, *(record for record in beyond if _is_dispensable(record, tier))]
+
+
+def _is_dispensable(record: Checkpoint, tier: Tier) -> bool:
+    if any(copy.durable and copy.url != tier.url for copy in record.copies):
+        return True
+    return not (tier.shared or record.pinned or record.metrics or record.durable)
