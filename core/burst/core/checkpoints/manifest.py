@@ -125,3 +125,9 @@ def folder(trial: str, checkpoint: str) -> str:
 
 def manifest_key(trial: str, checkpoint: str) -> str:
     return f"{folder(trial, checkpoint)}/manifest.json"
+
+
+def owner_of(key: str) -> tuple[str, str]:
+    """The trial and the checkpoint in whose folder a file lies."""
+    _, trial, checkpoint, _ = key.split("/")
+    return trial, checkpoint

@@ -19,7 +19,15 @@ from burst.core.model.placement import (
     Share,
     Slot,
 )
-from burst.core.model.results import Checkpoint, Copy, Event, MetricChunk, MetricRow, Model
+from burst.core.model.results import (
+    Checkpoint,
+    Copy,
+    Event,
+    Family,
+    MetricChunk,
+    MetricRow,
+    Model,
+)
 from burst.core.model.work import Code, Experiment, Failure, Lengths, MetricPoint, Trial
 
 __all__ = [
@@ -35,6 +43,7 @@ __all__ = [
     "ExitKind",
     "Experiment",
     "Failure",
+    "Family",
     "Json",
     "Lease",
     "Lengths",
@@ -58,4 +67,5 @@ RECORDS: tuple[type[Record], ...] = (
     Lease,
     Checkpoint,
     Model,
+    Family,
 )

@@ -55,6 +55,9 @@ class Checkpoint(Record):
     borrowed_from: tuple[str, ...] = ()
     """Other trials in whose folders files lie that this checkpoint's manifest names."""
 
+    started: tuple[str, ...] = ()
+    """Experiments that start from it; it is not removed while one of them is live."""
+
     @property
     def durable(self) -> bool:
         """Whether it outlives the node that wrote it."""
@@ -110,3 +113,13 @@ class Model(Record):
     description: str = ""
     versions: tuple[str, ...] = ()
     """Checkpoint ids, the first is version 1."""
+
+
+class Family(Record):
+    """Trials whose checkpoints may hold the same bytes, because their models have one structure
+    or one origin: where a save looks for files that it need not write again."""
+
+    kind: ClassVar[str] = "family"
+
+    trials: tuple[str, ...] = ()
+    """The last that joined, the newest last."""

@@ -179,7 +179,7 @@ class BlobCheckpointEngine:
 
         def act() -> None:
             self._blobs.put(key, manifest.encode())
-            publish(self._store, self._identity, record, self._parent if borrows else "")
+            publish(self._store, self._identity, record, [self._parent] if borrows else [])
 
         self._on_rank_0(act)
 

@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass
 
-from burst.core.errors import Fenced
-from burst.core.model import Checkpoint, Event, Trial
+from burst.core.checkpoints.lend import held_at
+from burst.core.errors import Conflict, Fenced
+from burst.core.model import Checkpoint, Copy, Event, Trial
 from burst.core.store import update
-from burst.core.store.port import Append, Fence, Put, Store, Write
+from burst.core.store.port import MAX_WRITES, Append, Fence, Put, Store, Write
 from burst.harness.checkpoints.agreement import LenderGone, OutcomeUnknown
+
+MOST_BORROWERS = 2000
+"""Other trials that may name files in one checkpoint's folder, so that its record stays small."""
 
 
 @dataclass(frozen=True)
@@ -36,14 +40,24 @@ class Identity:
         )
 
 
-def publish(store: Store, identity: Identity, checkpoint: Checkpoint, lender: str) -> None:
+def publish(
+    store: Store,
+    identity: Identity,
+    checkpoint: Checkpoint,
+    lenders: Collection[str] = (),
+    owners: Collection[str] = (),
+) -> None:
     """Commit a checkpoint whose manifest is written. Idempotent.
 
+    It becomes the trial's newest if it outlives its node; else `note_copies` makes it so later.
+
     Args:
-        lender: the checkpoint in whose manifest files were found that this one names, or empty.
+        lenders: the checkpoints whose word it is that files are there which this one names.
+        owners: the checkpoints in whose folders those files lie that other trials' lenders named
+            (`burst.core.checkpoints.lend.terms` gives both).
 
     Raises:
-        LenderGone: if the lender may lose its files; nothing was committed.
+        LenderGone: if a lender may lose its files; nothing was committed.
         Fenced: if a newer allocation owns the trial; nothing was committed.
         OutcomeUnknown: if the store did not answer: it may be committed, now or later.
     """
@@ -51,34 +65,81 @@ def publish(store: Store, identity: Identity, checkpoint: Checkpoint, lender: st
     def change(trial: Trial) -> Sequence[Write]:
         if store.find(Checkpoint, checkpoint.id) is not None:
             return ()
-        latest = {"checkpoint": checkpoint.id, "checkpoint_at": checkpoint.created}
-        text = f"checkpoint at batch {checkpoint.batches} saved"
+        loans = list(_loans(store, checkpoint, lenders, owners))
+        trials = {loan.trial for loan in loans if loan.id in owners} - {checkpoint.trial}
+        borrowed = tuple(sorted({*checkpoint.borrowed_from, *trials}))
+        where = "" if checkpoint.durable else " on the node's own disk"
+        text = f"checkpoint at batch {checkpoint.batches} saved{where}"
         event = identity.event(
             "saved", checkpoint.id, text, checkpoint.created, checkpoint.batches
         )
-        writes: list[Write] = [
+        return (
             identity.fence,
-            Put(checkpoint),
-            Put(trial.model_copy(update=latest)),
+            Put(checkpoint.model_copy(update={"borrowed_from": borrowed})),
+            Put(_succeeded(trial, checkpoint)),
             Append(event),
-        ]
-        if lender:
-            found = store.find(Checkpoint, lender)
-            if found is None or found.deleted is not None or found.damaged:
-                raise LenderGone(f"checkpoint {lender} is deleted or damaged")
-            writes.append(Put(found))  # unchanged: a deletion in between makes this a conflict
-        return writes
+            *map(Put, loans),
+        )
 
+    if len(lenders) + len(owners) > MAX_WRITES - 4:
+        raise LenderGone(f"checkpoint {checkpoint.id} has files of too many others")
     try:
         update(store, Trial, identity.trial, change)
     except (Fenced, LenderGone):
         raise
+    except Conflict as error:
+        raise LenderGone("others write the same records all the time", why=error.what) from error
     except Exception as error:
         if _is_there(store, checkpoint.id):
             return
         raise OutcomeUnknown(
             f"the store did not take the record of checkpoint {checkpoint.id}", why=str(error)
         ) from error
+
+
+def note_copies(
+    store: Store, identity: Identity, checkpoint: str, copies: Collection[Copy]
+) -> Checkpoint:
+    """Write down that tiers hold a checkpoint; returns its record. Idempotent.
+
+    Once one of them outlives the node, it is the trial's newest, unless a newer one is already.
+
+    Raises:
+        NotFound: no such checkpoint.
+        Fenced: if a newer allocation owns the trial.
+    """
+
+    def change(record: Checkpoint) -> Sequence[Write]:
+        noted = _with_copies(record, copies)
+        if noted == record or record.deleted is not None:
+            return ()
+        writes: list[Write] = [identity.fence, Put(noted)]
+        if record.durable or not noted.durable or record.trial != identity.trial:
+            return writes
+        at = max(copy.at for copy in noted.copies if copy.durable)
+        text = f"checkpoint at batch {record.batches} outlives its node"
+        writes.append(Append(identity.event("durable", record.id, text, at, record.batches)))
+        trial = store.get(Trial, identity.trial)
+        if _is_newer(store, noted, trial):
+            writes.append(Put(_succeeded(trial, noted)))
+        return writes
+
+    return update(store, Checkpoint, checkpoint, change)
+
+
+def note_failure(store: Store, identity: Identity, text: str, batches: int, now: float) -> None:
+    """Let it be known that a state was not saved. Every call is an event.
+
+    Raises:
+        Fenced: if a newer allocation owns the trial.
+    """
+    event = identity.event("failed", identity.trial, text, now, batches)
+
+    def change(trial: Trial) -> Sequence[Write]:
+        problem = {"checkpoint_problem": text}
+        return (identity.fence, Put(trial.model_copy(update=problem)), Append(event))
+
+    update(store, Trial, identity.trial, change)
 
 
 def mark_damaged(
@@ -98,6 +159,58 @@ def mark_damaged(
         return (identity.fence, Put(damaged), Append(event))
 
     update(store, Checkpoint, checkpoint.id, change)
+
+
+def _loans(
+    store: Store, checkpoint: Checkpoint, lenders: Collection[str], owners: Collection[str]
+) -> Iterator[Checkpoint]:
+    """The records to write beside a checkpoint's. A deletion of a lender in between makes that a
+    conflict; and who collects in an owner's folder sees from its version that someone came."""
+    url, node = checkpoint.url, ""
+    if checkpoint.copies:
+        url, node = checkpoint.copies[0].url, checkpoint.copies[0].node
+    for id in sorted({*lenders, *owners}):
+        record = store.find(Checkpoint, id)
+        if record is None:
+            raise LenderGone(f"there is no checkpoint {id}")
+        if id in lenders and (record.deleted is not None or record.damaged):
+            raise LenderGone(f"checkpoint {id} is deleted or damaged")
+        other = record.trial != checkpoint.trial
+        if id in lenders and other and not held_at(record, url, node):
+            raise LenderGone(f"checkpoint {id} is no longer held by {url}")
+        if id in owners and other and checkpoint.trial not in record.lent_to:
+            if len(record.lent_to) >= MOST_BORROWERS:
+                raise LenderGone(f"checkpoint {id} has lent files to {MOST_BORROWERS} trials")
+            lent_to = (*record.lent_to, checkpoint.trial)
+            record = record.model_copy(update={"lent_to": lent_to})
+        yield record
+
+
+def _succeeded(trial: Trial, checkpoint: Checkpoint) -> Trial:
+    now = {"checkpoint": checkpoint.id, "checkpoint_at": checkpoint.created}
+    latest = now if checkpoint.durable else {}
+    return trial.model_copy(update={**latest, "checkpoint_problem": ""})
+
+
+def _is_newer(store: Store, checkpoint: Checkpoint, trial: Trial) -> bool:
+    newest = store.find(Checkpoint, trial.checkpoint) if trial.checkpoint else None
+    if newest is None or newest.deleted is not None or newest.damaged:
+        return True
+    return (checkpoint.batches, checkpoint.id) > (newest.batches, newest.id)
+
+
+def _with_copies(record: Checkpoint, copies: Collection[Copy]) -> Checkpoint:
+    """A record that names `copies` too: those on a node's own disk first, and within these the
+    order in which they came, which goes from fast to slow."""
+    before = record.copies or (Copy(url=record.url, at=record.created),)
+    held = {(copy.url, copy.node) for copy in before}
+    new = [copy for copy in copies if (copy.url, copy.node) not in held]
+    if not new:
+        return record
+    merged = tuple(sorted((*before, *new), key=lambda copy: copy.durable))
+    lasting = [copy.url for copy in merged if copy.durable]
+    url = lasting[-1] if lasting else record.url
+    return record.model_copy(update={"copies": merged, "url": url})
 
 
 def _is_there(store: Store, checkpoint: str) -> bool:
