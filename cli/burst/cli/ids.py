@@ -13,7 +13,7 @@ from collections.abc import Iterable
 from typing import TypeVar
 
 from burst.core.errors import NotFound, UsageError
-from burst.core.model import Checkpoint, Experiment, Node, Record, Trial
+from burst.core.model import Checkpoint, Experiment, Model, Node, Record, Trial
 from burst.core.store.port import Store
 
 LATEST = "latest"
@@ -94,6 +94,17 @@ def newest_checkpoint(store: Store, trial: Trial) -> Checkpoint:
             mend=f"`burst checkpoint list {trial.id}` shows those there were",
         )
     return found
+
+
+def find_source_id(store: Store, ref: str) -> str:
+    """The whole id of the checkpoint or trial that `ref` means, or a model's name as it is.
+
+    Raises:
+        NotFound, UsageError: it means none, or more than one.
+    """
+    if store.find(Model, ref) is not None:
+        return ref
+    return find_checkpoint(store, ref).id if ref.startswith("ckpt-") else find_trial(store, ref).id
 
 
 def _by_prefix(store: Store, kind: type[R], ref: str, prefix: str) -> R:

@@ -13,6 +13,7 @@ from burst.core.config.experiment import (
     GridSearcher,
     RandomSearcher,
     SingleSearcher,
+    WarmStart,
 )
 from burst.core.config.hparams import grid_size
 from burst.core.model import Code
@@ -38,6 +39,8 @@ class Plan:
     entrypoint: str
     validate: str
     checkpoints: str
+    start: str
+    """Where trials begin; empty where they begin anew."""
     code: Code
     folder: str
 
@@ -65,9 +68,18 @@ def plan_of(config: ExperimentConfig, cluster: ClusterConfig, code: Code, folder
         entrypoint=entrypoint if isinstance(entrypoint, str) else " ".join(entrypoint),
         validate=f"every {validate}" if validate else "at the end",
         checkpoints=f"every {every}" if every and every != "auto" else str(every or "at the end"),
+        start=_start(config.start),
         code=code,
         folder=folder,
     )
+
+
+def _start(start: WarmStart | None) -> str:
+    if start is None:
+        return ""
+    what = "everything" if start.what == "everything" else "the weights"
+    fitting = " that fit" if start.partial else ""
+    return f"{what}{fitting} of {start.checkpoint}"
 
 
 def trials_of(config: ExperimentConfig) -> int:

@@ -120,7 +120,13 @@ class CoreContext:
         self.train = TrainApi(session, metric, smaller)
         self.preempt = PreemptApi(self.should_stop)
         opened = None if link is None else lambda: open_engine(link, session)
-        self.checkpoint = CheckpointApi(session, opened, self.train.report_progress)
+        start = config.start if config else None
+        self.checkpoint = CheckpointApi(
+            session,
+            opened,
+            self.train.report_progress,
+            everything=start is not None and start.what == "everything",
+        )
 
     @property
     def distributed(self) -> DistributedContext:

@@ -10,7 +10,7 @@ from typing import Any
 
 from burst.core.errors import BurstError, UsageError
 from burst.core.model import Lengths
-from burst.harness.checkpoints.port import CheckpointEngine
+from burst.harness.checkpoints.port import CheckpointEngine, Restored
 from burst.harness.session import Session
 
 _FILES = "files"
@@ -19,15 +19,47 @@ _FILES = "files"
 class Saved:
     """A checkpoint that was found."""
 
-    def __init__(self, checkpoint: str, batches: int, state: Any, own: Any) -> None:
-        self.checkpoint = checkpoint
+    def __init__(self, found: Restored, batches: int, *, weights: bool = False) -> None:
+        """`weights`: whether it is another trial's, of which the weights are to be taken."""
+        self.checkpoint = found.checkpoint
         """Its id."""
         self.batches = batches
-        self.state = state
+        """Where training goes on: 0 where only weights are taken."""
+        self.warm = found.warm
+        """Whether it is another trial's or an imported one: where to start from (`--from`)."""
+        shared = found.shared
+        self.state = shared.get("state", shared) if isinstance(shared, dict) else shared
         """What `save` was given. Tensors are on the CPU."""
+        own = found.own if isinstance(found.own, dict) and "random" in found.own else None
+        own = None if weights else own
         self.own = None if own is None else own["state"]
         """What this rank gave as `own`; None if fewer ranks saved it."""
         self._random = None if own is None else own["random"]
+
+    def load_weights(self, model: Any, *, name: str = "", partial: bool = False) -> str:
+        """Put a model's parameters and buffers into `model`, whoever saved them: this script, a
+        trial class, or `burst checkpoint import`. Returns what was taken, in words.
+
+        Args:
+            name: where it lies in the checkpoint, if that holds several, such as `generator`.
+            partial: take what fits, and leave everything else as it is.
+
+        Raises:
+            TrialError: it does not fit, naming what does not; nothing was changed.
+            UsageError: there are several models, or none of this name.
+        """
+        from burst.harness.trial.warm import load_weights, state_dicts
+
+        found = state_dicts(self.state)
+        if name not in found and (name or len(found) > 1):
+            raise UsageError(
+                f"checkpoint {self.checkpoint} holds several models" if not name else
+                f"checkpoint {self.checkpoint} holds no model {name!r}",
+                mend=f"give a name: {', '.join(found)}" if found else "",
+            )  # fmt: skip
+        chosen = found[name] if name else next(iter(found.values()), None)
+        shared = {"models": [] if chosen is None else [chosen]}
+        return load_weights([model], shared, checkpoint=self.checkpoint, partial=partial)
 
     def restore_random_state(self) -> None:
         """Put all random generators back as they were. Do it last, just before training goes on:
@@ -44,13 +76,17 @@ class CheckpointApi:
         session: Session,
         open_engine: Callable[[], CheckpointEngine] | None,
         report_progress: Callable[[int], None],
+        *,
+        everything: bool = False,
     ) -> None:
+        """`everything`: whether a start from another trial's checkpoint continues that trial."""
         self.saved_at: int | None = None
         """Batches at the last checkpoint that was saved or restored."""
         self._session = session
         self._open = open_engine
         self._engine: CheckpointEngine | None = None
         self._progress = report_progress
+        self._everything = everything
 
     def save(self, state: Any, batches: int, *, own: Any = None,
              metrics: Mapping[str, float] | None = None) -> None:  # fmt: skip
@@ -90,7 +126,12 @@ class CheckpointApi:
         self.saved_at = batches
 
     def restore(self) -> Saved | None:
-        """The trial's newest checkpoint, or None if it has none, or none is kept. Collective."""
+        """The trial's newest checkpoint; else the one that it starts from (`warm`); else None.
+        Collective.
+
+        Raises:
+            UsageError: what it starts from with everything was not saved by a script.
+        """
         if self._open is None:
             return None
         engine = self._get()
@@ -99,22 +140,32 @@ class CheckpointApi:
             self._session.say(f"Warning: {problem}")
         if found is None:
             return None
-        batches = 0 if found.warm else found.done.batches
-        if not found.warm:
-            self._continue(found.checkpoint, batches, found.shared)
-        state = found.shared.get("state", found.shared)
-        own = found.own if isinstance(found.own, dict) and "random" in found.own else None
-        return Saved(found.checkpoint, batches, state, own)
+        if found.warm and not self._everything:
+            text = f"starts from checkpoint {found.checkpoint}"
+            self._session.tell("trial.warm_start", text, checkpoint=found.checkpoint)
+            return Saved(found, 0, weights=True)
+        self._continue(found)
+        return Saved(found, found.done.batches)
 
-    def _continue(self, checkpoint: str, batches: int, shared: Mapping[str, Any]) -> None:
-        session = self._session
-        session.progress.load_state(shared["progress"])
+    def _continue(self, found: Restored) -> None:
+        session, batches = self._session, found.done.batches
+        if not isinstance(found.shared, dict) or "progress" not in found.shared:
+            raise UsageError(
+                f"checkpoint {found.checkpoint} was not saved by a script",
+                why="it is a trial class's, or was imported",
+                mend="start from its weights: leave --everything out, or write `what: weights`",
+            )
         self._progress(batches)
-        self.saved_at = batches
         if session.reporter is not None:
             session.reporter.base = batches
+        if found.warm:
+            text = f"goes on from checkpoint {found.checkpoint}, batch {batches}"
+            session.tell("trial.warm_start", text, checkpoint=found.checkpoint)
+        else:
+            session.progress.load_state(found.shared["progress"])
+            self.saved_at = batches
         if session.chief:
-            session.restored(checkpoint, batches)
+            session.restored(found.checkpoint, batches)
 
     @contextmanager
     def store_path(self, batches: int) -> Iterator[Path]:

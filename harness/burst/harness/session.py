@@ -16,6 +16,7 @@ from burst.harness.checkpoints.port import CheckpointEngine
 from burst.harness.distributed import DistributedContext, Place
 from burst.harness.progress import Progress
 from burst.harness.reporting import Reporter
+from burst.harness.trial.interval import Conditions
 
 
 def _nobody() -> bool:
@@ -45,6 +46,8 @@ class Session:
     """How training ended, once it has."""
     grace: float = 600.0
     """Seconds that leaving may take."""
+    conditions: Conditions = field(default_factory=Conditions)
+    """What the launch says of losses where it runs."""
     restored: Callable[[str, int], Any] = lambda checkpoint, batches: None
     """Told, on rank 0, of the checkpoint that training continues from."""
 
@@ -65,9 +68,16 @@ class Session:
 
     def warn(self, name: str, text: str, **data: Any) -> None:
         """Say something once to people: on stderr, and as an event of the trial."""
+        self._once(name, text, f"Warning: {text}", data)
+
+    def tell(self, name: str, text: str, **data: Any) -> None:
+        """The same for what is as it should be."""
+        self._once(name, text, f"this trial {text}", data)
+
+    def _once(self, name: str, text: str, said: str, data: dict[str, Any]) -> None:
         if not self.chief:
             return
-        self.say(f"Warning: {text}")
+        self.say(said)
         if self.reporter is not None:
             self.reporter.event(
                 Event(

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, TypedDict, Unpack
 
 import click
 
+from burst.cli.completing import any_id
 from burst.cli.session import Session, pass_session
 
 if TYPE_CHECKING:
@@ -22,6 +23,9 @@ class RunOptions(TypedDict):
     code: Path | None
     overrides: Sequence[str]
     pools: Sequence[str]
+    source: str | None
+    what: str | None
+    partial: bool
     new: bool
     detach: bool
     dry_run: bool
@@ -51,6 +55,26 @@ class RunOptions(TypedDict):
     multiple=True,
     help="Where to run, best first, whatever the file says. Repeatable.",
 )
+@click.option(
+    "--from",
+    "source",
+    metavar="CKPT",
+    shell_complete=any_id,
+    help="Start from a checkpoint: its id, a trial (its newest one), or a model's name.",
+)
+@click.option(
+    "--weights-only",
+    "what",
+    flag_value="weights",
+    help="Take its parameters and buffers (default).",
+)
+@click.option(
+    "--everything",
+    "what",
+    flag_value="everything",
+    help="Take its whole state, and go on as the trial that wrote it would.",
+)
+@click.option("--partial", is_flag=True, help="Take those of its weights that fit.")
 @click.option("--new", is_flag=True, help="Start another even if the same one is live.")
 @click.option("-d", "--detach", is_flag=True, help="Submit, let it run in the background, leave.")
 @click.option("--dry-run", is_flag=True, help="Print the plan; change nothing.")
@@ -71,7 +95,8 @@ def run(session: Session, file: Path, **options: Unpack[RunOptions]) -> int:
     """
     from burst.cli.submitting import prepare, submit
 
-    prepared = prepare(session, file, options["code"], options["overrides"], options["pools"])
+    overrides = [*options["overrides"], *_start(session, options)]
+    prepared = prepare(session, file, options["code"], overrides, options["pools"])
     _show_plan(session, prepared, options)
     if options["dry_run"]:
         return 0
@@ -82,6 +107,20 @@ def run(session: Session, file: Path, **options: Unpack[RunOptions]) -> int:
     if options["detach"]:
         return _detach(session, experiment, options["as_json"])
     return _foreground(session, experiment, cursor, options)
+
+
+def _start(session: Session, options: RunOptions) -> list[str]:
+    """Where to start from, as settings on top of the file."""
+    settings = []
+    if options["source"] is not None:
+        from burst.cli.ids import find_source_id
+
+        settings.append(
+            f"warm_start.checkpoint={find_source_id(session.store, options['source'])}"
+        )
+    if options["what"] is not None:
+        settings.append(f"warm_start.what={options['what']}")
+    return [*settings, "warm_start.partial=true"] if options["partial"] else settings
 
 
 def _show_plan(session: Session, prepared: Prepared, options: RunOptions) -> None:

@@ -24,6 +24,8 @@ def plan_page(plan: Plan) -> RenderableType:
         ("checkpoints", plan.checkpoints),
         ("code", _code(plan)),
     ]
+    if plan.start:
+        rows.insert(2, ("from", plan.start))
     return Group(Text(plan.name, style="bold"), facts(rows))
 
 

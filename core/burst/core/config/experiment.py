@@ -146,12 +146,19 @@ class Keep(Section):
 
 
 class CheckpointStorage(Section):
-    type: Literal["directory", "shared_fs", "s3"]
+    """One place for checkpoints; of several, fastest first, each is a tier."""
+
+    type: Literal["local", "directory", "shared_fs", "s3"]
+    """`local` is a folder on the disk of the node that trains; it does not outlive the node."""
     path: str = ""
-    """Of a folder (`directory`, `shared_fs`)."""
+    """Of a folder; an empty one of type `local` is the node's own choice."""
     bucket: str = ""
     prefix: str = ""
     endpoint_url: str | None = None
+    keep: int | None = Field(default=None, ge=1)
+    """How many of a trial's newest checkpoints it holds at most."""
+    every: Length | None = None
+    """How much training lies between two checkpoints that are copied there; None is every one."""
 
 
 class Checkpoints(Section):
@@ -159,7 +166,27 @@ class Checkpoints(Section):
     policy: Literal["best", "all", "none"] = "best"
     """Which validations are followed by a checkpoint."""
     keep: Keep = Keep()
-    storage: CheckpointStorage | None = None
+    storage: CheckpointStorage | tuple[CheckpointStorage, ...] | None = None
+
+    @property
+    def tiers(self) -> tuple[CheckpointStorage, ...]:
+        """The places that `storage` names, fastest first; none where the blobs are used."""
+        if isinstance(self.storage, CheckpointStorage):
+            return (self.storage,)
+        return self.storage or ()
+
+
+class WarmStart(Section):
+    """Where trials begin that have no checkpoint of their own."""
+
+    checkpoint: str
+    """A checkpoint's id, a trial's (its newest durable one), or the name of an imported one. In a
+    submitted experiment it is a checkpoint's id."""
+    what: Literal["weights", "everything"] = "weights"
+    """Parameters and buffers of the models alone, from batch 0; or the whole state, as if the
+    trial that wrote it continued."""
+    partial: bool = False
+    """Whether to load the weights that fit and leave the others as the trial made them."""
 
 
 class Validate(Section):
@@ -274,6 +301,7 @@ class ExperimentConfig(Section):
     searcher: SearcherConfig
     resources: Resources = Resources()
     checkpoints: Checkpoints = Checkpoints()
+    warm_start: WarmStart | None = None
     validate_: Validate = Field(default=Validate(), alias="validate")
     report_every: Length = Length(amount=100, unit=Unit.BATCHES)
     """How often averaged training metrics are reported."""
@@ -295,3 +323,11 @@ class ExperimentConfig(Section):
     model_config = ConfigDict(
         frozen=True, extra="forbid", populate_by_name=True, serialize_by_alias=True
     )
+
+    @property
+    def start(self) -> WarmStart | None:
+        """Where its trials begin, also where it is written in Determined's way."""
+        if self.warm_start is not None:
+            return self.warm_start
+        source = self.searcher.source_checkpoint_uuid or self.searcher.source_trial_id
+        return WarmStart(checkpoint=source) if source else None

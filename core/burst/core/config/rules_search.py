@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import re
 from collections.abc import Iterator
 
 from burst.core.config.check import Strangers, check_section, named
@@ -16,6 +17,8 @@ from burst.core.launch import names_class
 
 _MOST_GRID_POINTS = 100_000
 _ASHA = ("asha", "adaptive_asha")
+MODEL_NAME = re.compile(r"(?!(?:ckpt|exp|node|alloc)-)[a-z0-9][a-z0-9._-]{0,99}")
+"""The name of an imported checkpoint: never what an id looks like."""
 
 
 def check_space(space: Node, report: Report, strangers: Strangers) -> None:
@@ -120,25 +123,40 @@ def search_length(root: Node, report: Report) -> None:
 
 
 def warm_start(root: Node, report: Report) -> None:
-    """A trial's id or a checkpoint's, and not both."""
+    """Trials begin at one place, which is named by an id; `--from` wins over the file."""
     trial = root.child("searcher", "source_trial_id")
     checkpoint = root.child("searcher", "source_checkpoint_uuid")
+    start = root.child("warm_start", "checkpoint")
     given = [n for n in (trial, checkpoint) if n is not None and n.value is not None and not n.bad]
     if len(given) == 2:
         said = "`source_trial_id` and `source_checkpoint_uuid` exclude each other"
         report.wrong(given[1], said, hint="keep one")
         return
+    if start is not None and not start.bad:
+        if given and not start.place.source.override:
+            said = f"{named(given[0])} and `warm_start.checkpoint` exclude each other"
+            report.wrong(given[0], said, hint="keep one")
+        if not _is_source(str(start.value)):
+            said = f"{named(start)} is the id of a checkpoint or a trial, or the name of a model"
+            report.wrong(start, f"{said}, not `{start.shown}`")
     for node, kind in ((trial, "exp-….t0000"), (checkpoint, "ckpt-…")):
-        if node not in given or node is None:
-            continue
-        written = str(node.value)
-        try:
-            whole = check_id(written).startswith(kind[:3])
-            valid = whole and (".t" in written) == (node is trial)
-        except UsageError:
-            valid = False
-        if not valid:
+        if node in given and node is not None and _kind_of(str(node.value)) != kind:
             report.wrong(node, f"{named(node)} is an id such as {kind}, not `{node.shown}`")
+
+
+def _is_source(written: str) -> bool:
+    return bool(_kind_of(written)) or MODEL_NAME.fullmatch(written) is not None
+
+
+def _kind_of(written: str) -> str:
+    """What the id of a checkpoint or a trial looks like, if `written` is one."""
+    try:
+        check_id(written)
+    except UsageError:
+        return ""
+    if written.startswith("ckpt-"):
+        return "ckpt-…"
+    return "exp-….t0000" if ".t" in written else ""
 
 
 def space_leaves(space: Node, prefix: str = "") -> Iterator[tuple[str, Node]]:

@@ -40,7 +40,6 @@ UNACTED: Mapping[str, Callable[[Any], bool]] = {
     "resources.weight": _set,
     "retention.log_days": _set,
     "searcher.name": _halving,
-    "searcher.source_trial_id": _set,
     "slurm": _set,
 }
 

@@ -11,7 +11,7 @@ from typing import Any
 import torch
 from torch import nn
 
-from burst.core.config.experiment import Optimizations
+from burst.core.config.experiment import Optimizations, WarmStart
 from burst.harness.determinism import Mode
 from burst.harness.errors import TrialError, did_you_mean
 from burst.harness.interpolate import lookup
@@ -35,6 +35,8 @@ class Setting:
     device: str = "cpu"
     mode: Mode = "seeded"
     optimizations: Optimizations = field(default_factory=Optimizations)
+    start: WarmStart | None = None
+    """What to take of another trial's checkpoint, while this one has none."""
 
 
 class PyTorchTrialContext:

@@ -5,21 +5,33 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
+from burst.core.config.experiment import WarmStart
 from burst.core.model import Lengths, Trial
 from burst.harness import envelope
 from burst.harness.checkpoints import rng
 from burst.harness.checkpoints.port import CheckpointEngine, Restored, SaveRequest
 from burst.harness.determinism import derive, seed_all
+from burst.harness.errors import TrialError
 from burst.harness.session import Session
 from burst.harness.trial.callbacks import overrides
+from burst.harness.trial.complaints import Complaints
 from burst.harness.trial.state import TrialState
+from burst.harness.trial.warm import load_weights
 
 
 class Keeper:
     def __init__(
-        self, state: TrialState, session: Session, surroundings: Mapping[str, Any]
+        self,
+        state: TrialState,
+        session: Session,
+        surroundings: Mapping[str, Any],
+        start: WarmStart | None = None,
     ) -> None:
-        """`surroundings`: the envelope of this process."""
+        """
+        Args:
+            surroundings: the envelope of this process.
+            start: what to take of another trial's checkpoint, where the engine gives one.
+        """
         self.validated: int | None = None
         """The batch of the last validation."""
         self.metrics: dict[str, float] = {}
@@ -29,11 +41,29 @@ class Keeper:
         self._state = state
         self._session = session
         self._surroundings = surroundings
+        self._start = start or WarmStart(checkpoint="")
         self._saved: int | None = None
         self._restored: Restored | None = None
         self._notes: list[str] = []
+        self._complaints = Complaints()
+        self._busy = getattr(session.engine, "busy", None)
 
     # --- saving -----------------------------------------------------------------------------
+
+    @property
+    def fresh(self) -> bool:
+        """Whether no state of this trial was saved or restored yet."""
+        return self._saved is None
+
+    @property
+    def saving(self) -> bool:
+        """Whether a save goes on in the background. Cheap enough for every batch."""
+        return self._busy is not None and bool(self._busy())
+
+    @property
+    def durable_s(self) -> float:
+        """Seconds that the last save took until it was durable; 0 where that is not known."""
+        return float(getattr(self._session.engine, "last_durable_s", None) or 0.0)
 
     def save(self, done: Lengths) -> float | None:
         """Save, unless this very batch is saved; returns the seconds it held training up.
@@ -44,7 +74,8 @@ class Keeper:
             return None
         begun = session.clock.monotonic()
         if not session.flush(session.grace):
-            session.warn("checkpoint.skipped", "no checkpoint: the store does not answer")
+            for line in self._complaints.failed(["no checkpoint: the store does not answer"]):
+                session.warn("checkpoint.skipped", line)
             return None
         shared = self._state.shared()
         shared["loop"] = {
@@ -65,7 +96,7 @@ class Keeper:
             )
         )
         self._saved = batch
-        self._warn(engine.poll())
+        self.hear()
         for callback in self._state.callbacks.values():
             callback.on_checkpoint_write_end("")
         self._tell_durable(engine)
@@ -89,13 +120,18 @@ class Keeper:
         if engine is None:
             return False
         durable = engine.wait(timeout)
-        problems = engine.poll()
-        self._warn(problems)
-        return durable and not problems
+        return self.hear() and durable
 
-    def _warn(self, problems: list[str]) -> None:
-        for problem in problems:
-            self._session.say(f"Warning: {problem}")  # the engine keeps the event itself
+    def hear(self) -> bool:
+        """Say what became of the last saves, where it is news; whether none of them failed. The
+        engine keeps the events itself."""
+        engine = self._session.engine
+        problems = [] if engine is None else engine.poll()
+        for line in self._complaints.failed(problems):
+            self._session.say(f"Warning: {line}")
+        if not problems and not self.saving and (line := self._complaints.worked()):
+            self._session.say(line)
+        return not problems
 
     # --- restoring --------------------------------------------------------------------------
 
@@ -103,29 +139,44 @@ class Keeper:
         """Take on the newest checkpoint's state, all but the random states; returns its id."""
         engine = self._session.engine
         restored = engine.restore() if engine is not None else None
-        if engine is not None:
-            self._warn(engine.poll())
+        for problem in engine.poll() if engine is not None else ():
+            self._session.say(f"Warning: {problem}")
         if restored is None:
             return None
         shared = restored.shared
         for callback in self._state.callbacks.values():
             callback.on_checkpoint_load_start(shared)
-        if restored.warm:
-            self._state.load_models(shared)
+        if restored.warm and self._start.what == "weights":
+            self._take_weights(restored)
             return restored.checkpoint
+        _is_whole(restored)
         self._state.load_shared(shared)
         self._notes = self._load_own(restored)
-        loop = shared["loop"]
-        self.validated, self.metrics = loop["validated"], loop["metrics"]
-        self.seconds = loop["seconds"]
-        self._session.progress.load_state(loop["progress"])
-        self._saved = self._state.context.batch
+        self.seconds = shared["loop"]["seconds"]
+        if restored.warm:  # what was validated and saved so far is not this trial's
+            what = f"goes on from checkpoint {restored.checkpoint}, batch {restored.done.batches}"
+            self._session.tell("trial.warm_start", what, checkpoint=restored.checkpoint)
+        else:
+            self.validated, self.metrics = shared["loop"]["validated"], shared["loop"]["metrics"]
+            self._session.progress.load_state(shared["loop"]["progress"])
+            self._saved = self._state.context.batch
         self._restored = restored
         if self._session.reporter is not None:
             self._session.reporter.base = self._state.context.batch
         if self._session.chief:
             self._session.restored(restored.checkpoint, self._state.context.batch)
         return restored.checkpoint
+
+    def _take_weights(self, restored: Restored) -> None:
+        models = list(self._state.context.models)
+        taken = load_weights(
+            models,
+            restored.shared,
+            checkpoint=restored.checkpoint,
+            partial=self._start.partial,
+        )
+        text = f"starts from the weights of checkpoint {restored.checkpoint}: {taken}"
+        self._session.tell("trial.warm_start", text, checkpoint=restored.checkpoint)
 
     def _load_own(self, restored: Restored) -> list[str]:
         """Take on this rank's half; returns what of it another number of ranks makes void."""
@@ -157,3 +208,13 @@ class Keeper:
                 "training goes on correctly but may differ in the last bits: " + "; ".join(notes),
                 differences=notes,
             )
+
+
+def _is_whole(restored: Restored) -> None:
+    """See that a checkpoint holds all that a trial class goes on from."""
+    if not isinstance(restored.shared, dict) or "loop" not in restored.shared:
+        raise TrialError(
+            f"checkpoint {restored.checkpoint} does not hold the state of a trial class",
+            why="it was imported, or written by a script with a loop of its own",
+            mend="start from its weights: leave --everything out, or write `what: weights`",
+        )

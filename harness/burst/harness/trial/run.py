@@ -14,6 +14,7 @@ from burst.harness.leaving import leave_badly, leave_well
 from burst.harness.session import Session
 from burst.harness.settings import device_of, max_length, needs_metric
 from burst.harness.trial.context import PyTorchTrialContext, Setting
+from burst.harness.trial.interval import Conditions
 from burst.harness.trial.loop import Goal
 from burst.harness.trial.trainer import Trainer
 from burst.harness.trial.trial import PyTorchTrial, evaluates_batches
@@ -49,6 +50,7 @@ def connect(spec: LaunchSpec, config: ExperimentConfig, terminated: Callable[[],
         asked=asked_by(spec, terminated),
         grace=config.drain_grace,
     )
+    session.conditions = Conditions(spec.seconds_between_losses, spec.early_checkpoint)
     session.engine = open_engine(link, session)
     return session
 
@@ -86,4 +88,5 @@ def setting_of(spec: LaunchSpec, config: ExperimentConfig) -> Setting:
         device=device_of(spec, Place.from_environment()),
         mode=config.reproducibility.mode,
         optimizations=config.optimizations,
+        start=config.start,
     )

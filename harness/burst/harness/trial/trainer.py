@@ -12,6 +12,7 @@ from burst.harness.data.port import BatchSource
 from burst.harness.errors import TrialError
 from burst.harness.trial.callbacks import PyTorchCallback, overrides
 from burst.harness.trial.context import PyTorchTrialContext
+from burst.harness.trial.interval import Conditions
 from burst.harness.trial.keeper import Keeper
 from burst.harness.trial.loop import Goal, Loop, Parts, Policy
 from burst.harness.trial.metrics import TrainingMetrics
@@ -86,9 +87,10 @@ class Trainer:
             checkpoint=period_of(None if automatic else checkpoint_period, scale),
             auto=automatic,
         )
-        parts = self._parts(source, _schedule(periods, length_of(max_length), scale))
-        given = goal or Goal(policy=checkpoint_policy, at_start=step_zero_validation)
         session = self._context.session
+        schedule = _schedule(periods, length_of(max_length), scale, session.conditions)
+        parts = self._parts(source, schedule)
+        given = goal or Goal(policy=checkpoint_policy, at_start=step_zero_validation)
         session.outcome = self._run(parts, given)
         return session.outcome
 
@@ -108,7 +110,7 @@ class Trainer:
             callbacks,
             schedule,
             Validation(self._trial, context, callbacks, self._by_batch),
-            Keeper(state, context.session, surroundings),
+            Keeper(state, context.session, surroundings, context.setting.start),
         )
 
     def _run(self, parts: Parts, goal: Goal) -> Outcome:
@@ -163,6 +165,9 @@ class Trainer:
         )
 
 
-def _schedule(periods: Periods, length: Length, scale: Scale) -> Schedule:
+def _schedule(
+    periods: Periods, length: Length, scale: Scale, conditions: Conditions
+) -> Schedule:
     seconds = length.amount if length.unit is Unit.SECONDS else None
-    return Schedule(periods, target=scale.batches(length), seconds=seconds)
+    target = scale.batches(length)
+    return Schedule(periods, target=target, seconds=seconds, conditions=conditions)

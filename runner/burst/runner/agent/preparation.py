@@ -180,7 +180,7 @@ def spec_for(site: Site, work: Work, folder: Path) -> LaunchSpec:
         hparams=trial.hparams,
         seed=trial.seed,
         config=work.experiment.config,
-        latest_checkpoint=work.config.searcher.source_checkpoint_uuid or "",
+        latest_checkpoint=start.checkpoint if (start := work.config.start) else "",
         ranks_per_node=len(devices),
         devices=devices,
         threads=threads_of(site, work),

@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Protocol
 
 from burst.core.blobs import open_blobs
+from burst.core.checkpoints.source import check_start, started
 from burst.core.clock import Clock, SystemClock
 from burst.core.code.archive import pack_code, upload_code
 from burst.core.code.entrypoint import check_entrypoint
@@ -55,8 +56,11 @@ def check_experiment(ws: Workspace, config: ExperimentConfig, code_folder: Path)
     Raises:
         ConfigError, Refused: as `burst.runner.admission.admit`.
         ConfigError: as `burst.core.code.entrypoint.check_entrypoint`.
+        NotFound, Refused: as `burst.core.checkpoints.source.check_start`.
     """
     check_entrypoint(config.entrypoint, code_folder)
+    if config.start is not None:
+        check_start(ws.store, config.start)
     admit(config, ws.cluster, limits_of(ws.cluster, open_pools(ws)))
 
 
@@ -76,14 +80,16 @@ def submit(
 
     Raises:
         ConfigError: the settings contradict each other, or a file of the code cannot be read.
-        Refused: this cluster could never run it, or the code is too large.
+        NotFound: there is no such checkpoint as it would start from.
+        Refused: this cluster could never run it, the code is too large, or the checkpoint that it
+            would start from is damaged.
         Unreachable: the store or the blobs did not answer; nothing was started.
     """
     config = loaded.config
     check_experiment(ws, config, code_folder)
     _check_storage(ws, config)
     packed = pack_code(code_folder)
-    experiment = _experiment(loaded, packed.code, owner, clock)
+    experiment = _experiment(_resolved(ws.store, config), loaded.source, packed.code, owner, clock)
     likeness = _likeness(experiment, loaded.seed_drawn)
     for _ in range(_ATTEMPTS):
         guard = _guard(ws.store, likeness)
@@ -99,7 +105,9 @@ def submit(
             at=experiment.created,
         )
         try:
-            ws.store.commit(Put(guard), Put(experiment), Append(event))
+            ws.store.commit(
+                Put(guard), Put(experiment), *_start(ws.store, experiment), Append(event)
+            )
         except Conflict:
             experiment = experiment.model_copy(update={"id": new_id("exp", clock)})
             continue
@@ -126,8 +134,33 @@ def _check_storage(ws: Workspace, config: ExperimentConfig) -> None:
         ) from error
 
 
-def _experiment(loaded: Loaded, code: Code, owner: str, clock: Clock) -> Experiment:
-    config, now = loaded.config, clock.now()
+def _resolved(store: Store, config: ExperimentConfig) -> ExperimentConfig:
+    """The settings with the very checkpoint that trials start from, so that all of them start at
+    the same, whatever a trial that was named writes later."""
+    if config.start is None:
+        return config
+    source = check_start(store, config.start)
+    none = {"source_checkpoint_uuid": None, "source_trial_id": None}
+    return config.model_copy(
+        update={
+            "warm_start": config.start.model_copy(update={"checkpoint": source.id}),
+            "searcher": config.searcher.model_copy(update=none),
+        }
+    )
+
+
+def _start(store: Store, experiment: Experiment) -> list[Put]:
+    """What keeps the checkpoint that an experiment starts from."""
+    start = ExperimentConfig.model_validate(experiment.config).start
+    if start is None:
+        return []
+    return [Put(started(store, check_start(store, start), experiment.id))]
+
+
+def _experiment(
+    config: ExperimentConfig, source: str, code: Code, owner: str, clock: Clock
+) -> Experiment:
+    now = clock.now()
     return Experiment(
         id=new_id("exp", clock),
         state_since=now,
@@ -135,7 +168,7 @@ def _experiment(loaded: Loaded, code: Code, owner: str, clock: Clock) -> Experim
         owner=owner,
         created=now,
         config=config.model_dump(mode="json"),
-        source=loaded.source,
+        source=source,
         code=code,
         labels=config.labels,
         search=Book.opened().written(),

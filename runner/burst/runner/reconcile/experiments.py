@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Sequence
+from dataclasses import replace
 from functools import partial
 from typing import Literal
 
+from burst.core.checkpoints.source import continued_seed
 from burst.core.config.experiment import ExperimentConfig
 from burst.core.ids import trial_id
 from burst.core.model import DrainCause, Event, Experiment, Trial
@@ -79,7 +81,12 @@ def _take_in(ctx: Context, experiment: Experiment, book: Book) -> None:
     book = _noting(book.model_copy(update={"made": made}), chunk)
     if made >= len(actions):
         book = book.model_copy(update={"state": state, "inbox": book.inbox[1:], "made": 0})
-    creates = [action for action in chunk if isinstance(action, Create)]
+    seed = continued_seed(ctx.store, config.start)
+    creates = [
+        action if seed is None else replace(action, seed=seed)
+        for action in chunk
+        if isinstance(action, Create)
+    ]
     pools = pools_for(config, ctx.cluster)
     writes: list[Write] = []
     for number, create in enumerate(creates, start=experiment.trials):

@@ -6,7 +6,6 @@ import logging
 from collections.abc import Sequence
 
 from burst.core.checkpoints.delete import delete
-from burst.core.config.experiment import ExperimentConfig
 from burst.core.errors import BurstError
 from burst.core.model import Checkpoint, Experiment, Model, Trial
 from burst.core.states import is_terminal
@@ -65,17 +64,9 @@ def _protected(ctx: Context) -> set[str]:
     """Checkpoints of the registry, and those that live experiments start from."""
     found = {id for model in ctx.store.children(Model, "") for id in model.versions}
     for experiment in ctx.store.live(Experiment):
-        found |= _sources(ctx, config_of(experiment))
+        start = config_of(experiment).start
+        found |= {start.checkpoint} if start is not None else set()
     return found
-
-
-def _sources(ctx: Context, config: ExperimentConfig) -> set[str]:
-    searcher = config.searcher
-    sources = {searcher.source_checkpoint_uuid} if searcher.source_checkpoint_uuid else set()
-    if searcher.source_trial_id:
-        source = ctx.store.find(Trial, searcher.source_trial_id)
-        sources |= {source.checkpoint} if source is not None and source.checkpoint else set()
-    return sources
 
 
 def _remove(ctx: Context, checkpoint: Checkpoint) -> None:
