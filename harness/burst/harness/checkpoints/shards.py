@@ -1,0 +1,42 @@
+"""States that are spread over ranks: who writes what, and who reads what.
+
+chunks = divide(encoded, collective, alike)     what this rank writes, without a collective
+agree(encoded, collective, alike)               later: did all ranks divide the same?
+
+for ref, live in zip(state.tensors, targets(state, into)):
+    target = empty(ref) if live is None else live
+    for read in wanted(ref, target):
+        scatter(bytes_of(read.file, read.name), read, target)
+"""
+
+from __future__ import annotations
+
+from burst.harness.checkpoints.shards_layout import is_sharded, local_of, shard_like
+from burst.harness.checkpoints.shards_read import (
+    Like,
+    Move,
+    Read,
+    empty,
+    scatter,
+    targets,
+    wanted,
+)
+from burst.harness.checkpoints.shards_save import Chunk, agree, divide, owned_by, undivided
+
+__all__ = [
+    "Chunk",
+    "Like",
+    "Move",
+    "Read",
+    "agree",
+    "divide",
+    "empty",
+    "is_sharded",
+    "local_of",
+    "owned_by",
+    "scatter",
+    "shard_like",
+    "targets",
+    "undivided",
+    "wanted",
+]

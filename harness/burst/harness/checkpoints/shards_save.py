@@ -1,0 +1,260 @@
+"""Who writes what: over all ranks every element of a state is written exactly once.
+
+A rank finds out what it writes from the structure alone, without asking the others: what it has of
+each tensor, and which of its copies writes. So a save needs no collective before it takes its
+tensors, and none that differs from rank to rank could hang. That the structures are the same is
+compared afterwards, in the background (`agree`).
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import math
+from collections.abc import Collection, Iterator, Sequence
+from dataclasses import dataclass
+from functools import lru_cache
+from typing import Any, NamedTuple
+
+import torch
+
+from burst.core.errors import BurstError
+from burst.harness.checkpoints.shards_boxes import Box, rows, whole, within
+from burst.harness.checkpoints.shards_layout import Layout, is_sharded, layout_of, local_of
+from burst.harness.checkpoints.tree import Encoded
+from burst.harness.collective import Collective
+
+SPLIT_BYTES = 32 * 2**20
+"""A tensor that several ranks hold alike is cut where it is larger, so that they share it."""
+
+
+@dataclass(frozen=True)
+class Chunk:
+    """A box of a tensor, for this rank to write."""
+
+    tensor: int
+    """Its index in the tree's tensors."""
+    offsets: tuple[int, ...]
+    sizes: tuple[int, ...]
+    """Of the box in the whole tensor."""
+    data: torch.Tensor
+    """Its elements, live, in the shape `sizes`."""
+
+
+class _Row(NamedTuple):
+    """What a plan has to know of one tensor."""
+
+    name: str
+    shape: tuple[int, ...]
+    dtype: torch.dtype
+    alike: bool
+    spread: tuple[Any, tuple[Any, ...]] | None
+    """Of a DTensor: its mesh and its placements."""
+
+
+class _Part(NamedTuple):
+    """A chunk without its data."""
+
+    tensor: int
+    box: Box
+    start: tuple[int, ...] | None
+    """Where the box begins in this rank's memory of the tensor; None if it is all of that."""
+
+
+def divide(
+    encoded: Encoded, collective: Collective, alike: Collection[int] = frozenset()
+) -> tuple[Chunk, ...]:
+    """What this rank writes of a half of a state that all ranks hold. Not collective, and plans
+    are kept, so that a structure seen before costs microseconds a tensor.
+
+    A DTensor is written by those who have its shards, each shard by one of them. Of other tensors
+    those in `alike` are shared out evenly by bytes, and the rest is rank 0's, whose half counts:
+    buffers that forward changes (a running mean) differ between the ranks of DDP.
+
+    Args:
+        alike: indices of tensors that have the same bytes on every rank, such as what an optimizer
+            steps (`owned_by`). They, and DTensors, must have the same indices on every rank.
+
+    Raises:
+        BurstError: if a DTensor cannot be written, naming it.
+    """
+    if collective.size == 1:
+        plan = _plan_alone(_structure(encoded, ()))
+    else:
+        plan = _plan(_structure(encoded, alike), collective.rank, collective.size)
+    return tuple(_chunk(part, encoded.tensors[part.tensor].tensor) for part in plan)
+
+
+def undivided(encoded: Encoded) -> tuple[Chunk, ...]:
+    """All of a half that this rank alone holds.
+
+    Raises:
+        BurstError: if it holds a DTensor, naming it.
+    """
+    for item in encoded.tensors:
+        if is_sharded(item.tensor):
+            raise BurstError(
+                f"a checkpoint cannot hold {encoded.root}.{item.name} for one rank",
+                why="it is a DTensor, and its elements lie on several",
+                mend="keep its `to_local()`, or put it into the half that all ranks share",
+            )
+    return tuple(
+        Chunk(index, *whole(tuple(item.tensor.shape)), item.tensor)
+        for index, item in enumerate(encoded.tensors)
+    )
+
+
+def owned_by(optimizers: Sequence[torch.optim.Optimizer], encoded: Encoded) -> frozenset[int]:
+    """Indices of the tensors that are parameters or states of these optimizers: those that are
+    alike on every rank of DDP, and that change in `step` alone."""
+    owned = {
+        _memory(tensor)
+        for optimizer in optimizers
+        for tensor in _tensors((optimizer.param_groups, list(optimizer.state.values())))
+    }
+    return frozenset(
+        index for index, item in enumerate(encoded.tensors) if _memory(item.tensor) in owned
+    )
+
+
+def agree(encoded: Encoded, collective: Collective, alike: Collection[int] = frozenset()) -> None:
+    """See that all ranks have divided the same. Collective, and cheap: it sends one digest.
+
+    Raises:
+        BurstError: on every rank, if they have not, naming the first difference.
+    """
+    if collective.size == 1:
+        return
+    mine = [
+        [index, row.name, str(row.dtype), list(row.shape), _text(row)]
+        for index, row in enumerate(_structure(encoded, alike))
+        if row.alike or row.spread
+    ]
+    digest = hashlib.sha256(json.dumps(mine).encode()).hexdigest()
+    if len(set(collective.allgather(digest))) == 1:
+        return
+    first, *others = collective.allgather(mine)
+    for rank, other in enumerate(others, start=1):
+        for index in range(max(len(first), len(other))):
+            ours, theirs = (_describe(rows_, index) for rows_ in (first, other))
+            if ours != theirs:
+                raise BurstError(
+                    f"the ranks hold different states: {encoded.root}.{ours} on rank 0, "
+                    f"{encoded.root}.{theirs} on rank {rank}",
+                    why="what is divided among ranks has to be the same on all of them",
+                    mend="build the same models and optimizers on every rank",
+                )
+
+
+def _describe(table: Sequence[Sequence[Any]], index: int) -> str:
+    if index >= len(table):
+        return "(nothing more)"
+    place, name, dtype, shape, spread = table[index]
+    text = f"{name} (tensor {place}: {dtype.removeprefix('torch.')} {tuple(shape)}"
+    return f"{text} {spread})" if spread else f"{text})"
+
+
+def _text(row: _Row) -> str:
+    return _layout(row).text if row.spread else ""
+
+
+def _memory(tensor: torch.Tensor) -> Any:
+    local = local_of(tensor)
+    return (local.device, local.data_ptr()) if local.numel() else None
+
+
+def _tensors(node: Any) -> Iterator[torch.Tensor]:
+    if isinstance(node, torch.Tensor):
+        if node.numel():
+            yield node
+    elif isinstance(node, dict):
+        for item in node.values():
+            yield from _tensors(item)
+    elif isinstance(node, list | tuple):
+        for item in node:
+            yield from _tensors(item)
+
+
+# --- planning ----------------------------------------------------------------------------------
+
+
+def _structure(encoded: Encoded, alike: Collection[int]) -> tuple[_Row, ...]:
+    out = []
+    for index, item in enumerate(encoded.tensors):
+        tensor: Any = item.tensor
+        spread = None
+        if is_sharded(tensor):
+            spread = (tensor.device_mesh, tuple(tensor.placements))
+        row = _Row(item.name, tuple(tensor.shape), tensor.dtype, index in alike, spread)
+        out.append(row)
+    return tuple(out)
+
+
+def _layout(row: _Row) -> Layout:
+    assert row.spread is not None
+    return layout_of(row.shape, *row.spread, row.name)
+
+
+@lru_cache(maxsize=4)
+def _plan_alone(structure: tuple[_Row, ...]) -> tuple[_Part, ...]:
+    for row in structure:
+        if row.spread:
+            _layout(row)
+    return tuple(_Part(index, whole(row.shape), None) for index, row in enumerate(structure))
+
+
+@lru_cache(maxsize=4)
+def _plan(structure: tuple[_Row, ...], rank: int, ranks: int) -> tuple[_Part, ...]:
+    mine: list[_Part] = []
+    shared: dict[Any, list[tuple[_Part, int]]] = {}
+    """Parts, and their bytes, by the ranks that have copies of them."""
+    seats: dict[Any, tuple[int, int]] = {}
+    """This rank's place among those, and how many they are."""
+    for index, row in enumerate(structure):
+        for part, layout in _held(index, row, rank, ranks):
+            if layout.copies == 1:
+                mine.append(part)
+                continue
+            seats[layout.among] = (layout.copy, layout.copies)
+            size = math.prod(part.box[1]) * row.dtype.itemsize
+            shared.setdefault(layout.among, []).append((part, size))
+    for among, parts in shared.items():
+        mine.extend(_share(parts, *seats[among]))
+    return tuple(sorted(mine, key=lambda part: (part.tensor, part.box)))
+
+
+def _held(index: int, row: _Row, rank: int, ranks: int) -> Iterator[tuple[_Part, Layout]]:
+    """What this rank has of a tensor, and may have to write."""
+    if row.spread:
+        layout = _layout(row)
+    elif row.alike and math.prod(row.shape):
+        layout = Layout(whole(row.shape), rank, ranks, (), "")
+    else:
+        layout = Layout(whole(row.shape) if rank == 0 else None, 0, 1, (), "")
+    if not math.prod(row.shape) and rank == 0:
+        yield _Part(index, whole(row.shape), None), Layout(None, 0, 1, (), "")
+    elif layout.box is not None:
+        size = math.prod(layout.box[1]) * row.dtype.itemsize
+        pieces = -(-size // SPLIT_BYTES) if layout.copies > 1 else 1
+        for box in rows(layout.box, pieces):
+            start = None if box == layout.box else within(box, layout.box)
+            yield _Part(index, box, start), layout
+
+
+def _share(parts: Sequence[tuple[_Part, int]], copy: int, copies: int) -> Iterator[_Part]:
+    """This copy's share: all copies' parts in a row, cut into runs of as many bytes each. So what
+    belongs together comes into few files."""
+    total = sum(size for _, size in parts) or 1
+    before = 0
+    for part, size in parts:
+        if (2 * before + size) * copies // (2 * total) == copy:
+            yield part
+        before += size
+
+
+def _chunk(part: _Part, tensor: torch.Tensor) -> Chunk:
+    data = local_of(tensor)
+    offsets, sizes = part.box
+    if part.start is not None:
+        data = data.narrow(0, part.start[0], sizes[0])
+    return Chunk(part.tensor, offsets, sizes, data)
