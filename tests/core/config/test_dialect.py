@@ -45,8 +45,8 @@ def test_a_file_of_the_last_release_is_read_whole() -> None:
     assert found.resources.shm_size == 3 << 29
     assert found.checkpoints.policy == "all"
     assert found.checkpoints.keep.experiment_best == 2
-    assert found.checkpoints.storage is not None
-    assert found.checkpoints.storage.bucket == "lab-checkpoints"
+    (storage,) = found.checkpoints.tiers
+    assert storage.bucket == "lab-checkpoints"
     assert found.validate_.at_start
     assert (found.drain_grace, found.retention.log_days) == (600, 90)
     assert found.environment.image is not None
@@ -69,8 +69,8 @@ def test_a_file_of_the_years_before_is_read_whole_and_told_the_new_forms() -> No
     assert found.validate_.every == Length.model_validate("200ba")
     assert found.checkpoints.every == Length.model_validate("1ep")
     assert found.report_every == Length.model_validate("50ba")
-    assert found.checkpoints.storage is not None
-    assert found.checkpoints.storage.path == "/mnt/shared/determined/checkpoints"
+    (storage,) = found.checkpoints.tiers
+    assert storage.path == "/mnt/shared/determined/checkpoints"
     assert found.optimizations.mixed_precision == "fp16"
     assert found.environment.variables == {"THREADS": "4", "TF32": "1"}
     assert found.resources.devices == ("/dev/infiniband:/dev/infiniband:mrw",)
@@ -153,8 +153,7 @@ def test_devices_images_and_storage_have_several_shapes() -> None:
     assert old.config.environment.image.cuda == "x"
     assert "write `cuda`" in old.warnings[0]
     folder = config("checkpoint_storage: {type: directory, container_path: /c}")
-    assert folder.checkpoints.storage is not None
-    assert folder.checkpoints.storage.path == "/c"
+    assert [tier.path for tier in folder.checkpoints.tiers] == ["/c"]
     assert config("checkpoint_storage: {save_trial_best: 3}").checkpoints.storage is None
     assert config("resources: {resource_pool: ''}").resources.pools == ()
 
@@ -172,7 +171,10 @@ def test_devices_images_and_storage_have_several_shapes() -> None:
         ("environment: {registry_auth: {username: a}}", "credentials do not belong"),
         ("checkpoint_storage: {type: s3, bukcet: b, bucket: b}", "did you mean `bucket`?"),
         ("checkpoint_storage: {type: shared_fs, host_path: /a, storage_path: ../b}", "not inside"),
-        ("checkpoint_storage: [x]", "is a mapping"),
+        ("checkpoint_storage: [x]", "`checkpoint_storage.0` is a mapping"),
+        ("checkpoint_storage: x", "is a mapping with a `type`, or a list of such"),
+        ("checkpoint_storage: [{type: s3, bucket: b, secret_key: A}]", "credentials do not"),
+        ("checkpoint_storage: [{type: local}, {type: shared_fs, host_path: a}]", "absolute"),
         ("checkpoint_storage: {type: s3, bucket: b, save_trial_best: -1}", "at least 0"),
         ("retention_policy: {log_days: 3}", "did you mean `log_retention_days`?"),
         ("environment: {environment_variables: [A]}", "is written NAME=VALUE"),
@@ -188,6 +190,18 @@ def test_old_spellings_have_mistakes_at_their_own_place(text: str, words: str) -
     said = mistake(text)
     assert words in said
     assert said.startswith("exp.yaml:2:")
+
+
+def test_determined_s_storage_may_be_a_list_of_tiers() -> None:
+    found = config(
+        "checkpoint_storage:\n"
+        "  - {type: local, keep: 2}\n"
+        "  - {type: shared_fs, host_path: /mnt, storage_path: ck, propagation: rprivate}\n"
+        "  - {type: s3, bucket: b, every: 1h}"
+    ).checkpoints.tiers
+    assert [tier.type for tier in found] == ["local", "shared_fs", "s3"]
+    assert [tier.path for tier in found] == ["", "/mnt/ck", ""]
+    assert (found[0].keep, found[2].every) == (2, Length.model_validate("1h"))
 
 
 def test_a_launcher_that_burst_has_not_is_named() -> None:

@@ -76,12 +76,30 @@ def test_the_cluster_of_the_design_loads_and_fits_its_schema() -> None:
         "hyperparameters: {a: {b: {type: int, minval: 1}}}",
         "budget: {deadline: soon}",
         "checkpoint_policy: some",
+        "checkpoints: {storage: [{type: local, keep: 0}, {type: s3, bucket: b}]}",
+        "checkpoint_storage: [{type: local}, {type: s3, bukcet: b}]",
     ],
 )
 def test_what_the_loader_refuses_for_its_form_the_schema_refuses(text: str) -> None:
     with pytest.raises(ExperimentFileError):
         parse_experiment(f"entrypoint: [a]\n{text}\n", "exp.yaml")
     assert not EXPERIMENT.is_valid({"entrypoint": ["a"], **yaml.safe_load(text)})
+
+
+def test_tiers_fit_the_schema_and_are_printed_as_they_are_written() -> None:
+    text = """\
+storage:
+- type: local
+  keep: 2
+- type: s3
+  bucket: b
+  every: 1h"""
+    plain = {"entrypoint": ["a"], "checkpoints": yaml.safe_load(text)}
+    assert [error.message for error in EXPERIMENT.iter_errors(plain)] == []
+    old = {"entrypoint": ["a"], "checkpoint_storage": plain["checkpoints"]["storage"]}
+    assert [error.message for error in EXPERIMENT.iter_errors(old)] == []
+    config = parse_experiment(json.dumps(old), "exp.yaml").config
+    assert text.replace("\n", "\n  ") in dump_experiment(config)
 
 
 def test_old_spellings_are_marked_for_editors() -> None:
@@ -104,6 +122,16 @@ LENGTHS = st.one_of(
     st.builds(lambda n: {"epochs": n}, st.floats(0.001, 1e6)),
     st.builds(lambda n: {"seconds": n}, st.floats(0.001, 1e6)),
 )
+SHARED = st.just({"type": "shared_fs", "path": "/mnt/ck"})
+STORAGE = SHARED | st.builds(
+    lambda local, s3, shared: [*local, shared, {"type": "s3", "bucket": "b", **s3}],
+    st.lists(
+        st.fixed_dictionaries({"type": st.just("local")}, optional={"keep": st.integers(1, 9)}),
+        max_size=1,
+    ),
+    st.fixed_dictionaries({}, optional={"every": LENGTHS, "keep": st.integers(1, 9)}),
+    SHARED,
+)
 CONSTANTS = JSON.filter(lambda value: not isinstance(value, dict))
 NAMES = st.text("abcdefgh_", min_size=1, max_size=6)
 FILE = st.fixed_dictionaries(
@@ -119,7 +147,9 @@ FILE = st.fixed_dictionaries(
             optional={"max_length": LENGTHS, "metric": st.text(min_size=1)},
         ),
         "validate": st.fixed_dictionaries({"every": LENGTHS | st.none()}),
-        "checkpoints": st.fixed_dictionaries({"every": LENGTHS | st.sampled_from(["auto", None])}),
+        "checkpoints": st.fixed_dictionaries(
+            {"every": LENGTHS | st.sampled_from(["auto", None])}, optional={"storage": STORAGE}
+        ),
         "budget": st.fixed_dictionaries({"deadline": st.floats(0.001, 1e9)}),
         "drain_grace": st.integers(0, 10**6) | st.floats(0, 1e6),
         "resources": st.fixed_dictionaries(

@@ -82,13 +82,13 @@ class _Checker:
         sections = [m for m in members if isinstance(m, type) and issubclass(m, Section)]
         if sections and tag:
             self._tagged(node, sections, str(tag))
-        elif sections:
-            self.section(node, sections[0])
         elif isinstance(node.value, list) and (many := _first(members, tuple)):
             for item in node.value:
                 self.value(item, get_args(many)[0], [])
-            if not any(item.bad for item in node.value):
+            if not any(part.bad for part in node.walk()):
                 self._constraints(node, many, metadata)
+        elif sections:
+            self.section(node, sections[0])
         elif members and get_origin(members[0]) is dict:
             self._mapping(node, get_args(members[0])[1])
         elif members == [Any]:

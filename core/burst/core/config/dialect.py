@@ -13,6 +13,8 @@ from dataclasses import dataclass
 import yaml
 
 from burst.core.config.dialect_parts import (
+    CREDENTIALS,
+    NO_CREDENTIALS,
     entrypoint,
     environment,
     log_policies,
@@ -74,10 +76,7 @@ IGNORED: Mapping[str, str] = {
 }
 
 REFUSED: Mapping[str, tuple[str, str]] = {
-    path: (
-        "credentials do not belong in a file that is kept with every experiment",
-        "remove it; nodes use their own role, or AWS's usual environment and profile",
-    )
+    path: (CREDENTIALS, NO_CREDENTIALS)
     for path in (
         "checkpoint_storage.access_key",
         "checkpoint_storage.secret_key",

@@ -9,6 +9,8 @@ from burst.core.config.document import Node, Report
 from burst.core.config.trees import entries_of, put, take
 
 _LAUNCHER = re.compile(r"^determined\.launch\.(\w+)$")
+CREDENTIALS = "credentials do not belong in a file that is kept with every experiment"
+NO_CREDENTIALS = "remove it; nodes use their own role, or AWS's usual environment and profile"
 _CLASS_OPTION = "--trial"
 _TIME_UNITS = ("batches", "records", "epochs", "seconds")
 _GONE_SEARCHERS = {
@@ -199,16 +201,27 @@ def _top_rung(root: Node, report: Report) -> None:
 
 
 def storage(root: Node, report: Report) -> None:
-    """Where checkpoints lie: one `path` for every kind of folder."""
+    """Where checkpoints lie: one `path` for every kind of folder; one place, or a list of them."""
     node = take(root, "checkpoint_storage")
     if node is None or not node.value:
         return
-    if not isinstance(node.value, dict):
-        report.wrong(node, "`checkpoint_storage` is a mapping with a `type`")
+    if not isinstance(node.value, dict | list):
+        report.wrong(node, "`checkpoint_storage` is a mapping with a `type`, or a list of such")
         return
+    for tier in [node] if isinstance(node.value, dict) else node.value:
+        if isinstance(tier.value, dict):
+            _tier(tier, report)
+    if node.value:
+        put(root, "checkpoints.storage", node, report)
+
+
+def _tier(node: Node, report: Report) -> None:
     for name in ("propagation", "checkpoint_path", "tensorboard_path"):
         if (old := node.value.pop(name, None)) and old.value not in (None, "rprivate"):
             report.warn(old, f"`{old.path}` is ignored: trials are processes, not containers")
+    for name in ("access_key", "secret_key"):
+        if old := node.value.pop(name, None):
+            report.wrong(old, f"`{old.path}`: {CREDENTIALS}", hint=NO_CREDENTIALS)
     container = node.value.pop("container_path", None)
     host, below = node.value.pop("host_path", None), node.value.pop("storage_path", None)
     path = host or container
@@ -219,5 +232,3 @@ def storage(root: Node, report: Report) -> None:
         path.value = joined
     if path:
         node.value["path"] = path
-    if node.value:
-        put(root, "checkpoints.storage", node, report)

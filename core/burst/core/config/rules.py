@@ -7,14 +7,13 @@ a mistake, so that one slip is told once.
 from __future__ import annotations
 
 import re
-from typing import Any
 
 from burst.core.config.check import named
 from burst.core.config.document import Node, Report
 from burst.core.config.problems import listed, nearest
 from burst.core.config.rules_search import search_length, search_space, space_leaves, warm_start
+from burst.core.config.rules_storage import is_zero, storage
 from burst.core.config.trees import entries_of, good_value, items_of
-from burst.core.length import Length
 
 POOL_NAME = re.compile(r"^[a-z][a-z0-9_-]{0,62}$")
 POOL_NAME_RULE = "a name is lower-case letters, digits, `-` and `_`, and begins with a letter"
@@ -35,7 +34,7 @@ def check_rules(root: Node, report: Report) -> None:
         warm_start,
         _periods,
         _resources,
-        _storage,
+        storage,
         _environment,
         _mounts,
         _profiling,
@@ -95,17 +94,10 @@ def _periods(root: Node, report: Report) -> None:
         node = root.child(*path.split("."))
         if node is None or node.bad or node.value in (None, "auto"):
             continue
-        if _is_zero(node.plain()):
+        if is_zero(node.plain()):
             never = path in ("validate.every", "checkpoints.every")
             hint = "`null` means never" if never else ""
             report.wrong(node, f"{named(node)} must be more than zero", hint=hint)
-
-
-def _is_zero(value: Any) -> bool:
-    try:
-        return Length.model_validate(value).amount == 0
-    except ValueError:  # below a searcher that is none, lengths were not looked at
-        return False
 
 
 def _resources(root: Node, report: Report) -> None:
@@ -126,22 +118,6 @@ def _resources(root: Node, report: Report) -> None:
             elif not POOL_NAME.match(node.value):
                 report.wrong(node, f"`{node.value}` is no name of a pool", hint=POOL_NAME_RULE)
             seen.add(node.value)
-
-
-def _storage(root: Node, report: Report) -> None:
-    node = root.child("checkpoints", "storage")
-    if node is None or node.bad or not isinstance(node.value, dict):
-        return
-    kind = good_value(node, "type")
-    wanted = {"s3": "bucket", "shared_fs": "path", "directory": "path"}.get(str(kind))
-    if wanted and not good_value(node, wanted):
-        said = {"bucket": "a `bucket`", "path": "a `path` (or `host_path`, `container_path`)"}
-        report.wrong(node, f"{named(node)} of type {kind} needs {said[wanted]}")
-    path, prefix = node.child("path"), node.child("prefix")
-    if path and not path.bad and path.value and not path.value.startswith("/"):
-        report.wrong(path, f"{named(path)} is an absolute path")
-    if prefix and not prefix.bad and ".." in str(prefix.value).split("/"):
-        report.wrong(prefix, f"{named(prefix)} may not contain `..`")
 
 
 def _environment(root: Node, report: Report) -> None:

@@ -93,10 +93,26 @@ def _old_places(schema: Schema, parts: Schema) -> None:
 def _old_shapes(schema: Schema, parts: Schema) -> None:
     """Fields that are written in another shape too."""
     storage = _section(schema, parts, "checkpoint_storage")
-    for name in ("bucket", "prefix", "endpoint_url", "type"):
-        storage[name] = parts["CheckpointStorage"]["properties"][name]
+    tier = {**parts["CheckpointStorage"]["properties"]}
     for name in ("host_path", "storage_path", "container_path", "propagation"):
-        storage[name] = {"type": ["string", "null"]}
+        tier[name] = {"type": ["string", "null"]}
+    storage.update({name: form for name, form in tier.items() if name not in storage})
+    schema["properties"]["checkpoint_storage"] = {
+        "anyOf": [
+            schema["properties"]["checkpoint_storage"],
+            {
+                "type": "array",
+                "items": {
+                    "type": "object",
+                    "properties": tier,
+                    "additionalProperties": False,
+                    "required": ["type"],
+                },
+            },
+        ],
+        "description": "Write `checkpoints.storage`.",
+        "deprecated": True,
+    }
     environment = _section(schema, parts, "environment")
     environment["image"] = {"anyOf": [_TEXT, {"$ref": "#/$defs/Image"}, {"type": "null"}]}
     parts["Image"]["properties"]["gpu"] = {**_TEXT, "deprecated": True}
