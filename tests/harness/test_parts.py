@@ -17,13 +17,7 @@ from burst.harness.interpolate import command_of
 from burst.harness.settings import max_length
 from burst.harness.trial.metrics import TrainingMetrics
 from burst.harness.trial.reducers import Reducer
-from burst.harness.trial.schedule import (
-    AUTO_LONGEST_S,
-    AUTO_SHORTEST_S,
-    Periods,
-    Schedule,
-    auto_interval,
-)
+from burst.harness.trial.schedule import Periods, Schedule
 from burst.harness.trial.units import Batch, Epoch, Period, Scale, period_of
 from burst.harness.trial.validation import reduce_outputs
 from burst.harness.values import to_floats
@@ -121,12 +115,6 @@ def test_times_are_due_by_the_clock_and_start_anew() -> None:
     assert schedule.overdue(10.0, 10.0) == Wish.CHECKPOINT
     schedule.did(Wish.CHECKPOINT, 10.0)
     assert schedule.overdue(19.0, 100.0) == Wish.END
-
-
-def test_costly_checkpoints_are_rarer_within_bounds() -> None:
-    assert auto_interval(0.0) == AUTO_SHORTEST_S
-    assert AUTO_SHORTEST_S < auto_interval(1.0) < auto_interval(4.0) < AUTO_LONGEST_S
-    assert auto_interval(1000.0) == AUTO_LONGEST_S
 
 
 def test_an_average_weighs_each_batch_by_its_records() -> None:

@@ -22,6 +22,10 @@ class Progress:
         self.measure: Callable[[], Lengths] = Lengths
         """How far the trial is; called from the reporter's thread."""
         self.target_batches: int | None = None
+        self.training_since: float | None = None
+        """When this process began to train."""
+        self.checkpoint_interval: Callable[[], float | None] = lambda: None
+        """Seconds in which the next checkpoint is to be expected; called like `measure`."""
         self.latest: dict[str, MetricPoint] = {}
         self.best: MetricPoint | None = None
         self.validations = 0
@@ -57,6 +61,8 @@ class Progress:
                 "latest": dict(self.latest),
                 "best": self.best,
                 "validations": self.validations,
+                "training_since": self.training_since,
+                "checkpoint_interval": self.checkpoint_interval(),
             }
 
     def state(self) -> dict[str, Any]:

@@ -24,6 +24,7 @@ from burst.harness.errors import did_you_mean
 from burst.harness.session import Session
 from burst.harness.trial.callbacks import PyTorchCallback
 from burst.harness.trial.context import PyTorchTrialContext
+from burst.harness.trial.expected import Expected
 from burst.harness.trial.keeper import Keeper
 from burst.harness.trial.metrics import TrainingMetrics
 from burst.harness.trial.schedule import Schedule
@@ -87,6 +88,7 @@ class Loop:
         self._seconds_before = parts.keeper.seconds
         self._session.progress.target_batches = self._schedule.target
         self._session.progress.measure = self.lengths
+        self._expected = Expected(self._schedule, self._session.clock)
 
     def lengths(self) -> Lengths:
         """How far the trial is, now."""
@@ -110,8 +112,11 @@ class Loop:
         if not why:
             batches = chain([next(batches)], batches)
         finish_restoring()
-        now = self._session.clock.monotonic()
-        self._schedule.start(now)
+        now, batch = self._session.clock.monotonic(), self._context.batch
+        self._schedule.start(now, batches=batch, fresh=self._parts.keeper.fresh)
+        progress = self._session.progress
+        progress.training_since = self._session.clock.now()
+        progress.checkpoint_interval = self._expected
         if self._goal.at_start and self._context.batch == 0:
             self._validate()
         why |= self._stopped_before()
@@ -133,9 +138,11 @@ class Loop:
         metrics, schedule, epoch = self._parts.metrics, self._schedule, self._epoch
         several, frequency = context.distributed.size > 1, context.optimizers.frequency
         moving = context.auto_to_device and context.device.type != "cpu"
+        chief, clock = self._session.chief, self._session.clock
         boundary = schedule.next_boundary(context.batch)
         # Wishes of before a pause are agreed on with the first batch, as without the pause.
         agreement.poll(self._wishes())
+        schedule.pace.start(clock.monotonic())
         for batch in batches:
             index = context.batch
             if epoch and index % epoch == 0:
@@ -155,12 +162,15 @@ class Loop:
                 self._end_epoch(done // epoch)
             if metrics.nan is not None:
                 self._tell_nan()
+            if chief and schedule.pace.stepped(clock.monotonic(), self._parts.keeper.saving):
+                self._parts.keeper.hear()
             agreed = agreement.poll(self._wishes())
             if agreed or done == boundary:
                 leaving = self._at_boundary(Wish(agreed) | schedule.due(done))
                 if leaving:
                     return leaving
                 boundary = schedule.next_boundary(done)
+                schedule.pace.start(clock.monotonic())
         return Wish.END
 
     def _wishes(self) -> int:
@@ -222,7 +232,8 @@ class Loop:
         keeper, batch = self._parts.keeper, self._context.batch
         if keeper.validated == batch:
             return
-        metrics = self._parts.validation.run()
+        with self._expected.validating():
+            metrics = self._parts.validation.run()
         keeper.validated, keeper.metrics = batch, metrics
         self._session.report("validation", batch, metrics)
         self._check_goal(metrics)
@@ -245,10 +256,16 @@ class Loop:
         self._session.warn("trial.metric_missing", f"{text}; {mend}")
 
     def _checkpoint(self) -> None:
-        cost = self._parts.keeper.save(self.lengths())
-        if cost is not None:
-            self._schedule.checkpoint_cost = cost
-            self._schedule.did(Wish.CHECKPOINT, self._session.clock.monotonic())
+        keeper = self._parts.keeper
+        stall = keeper.save(self.lengths())
+        if stall is not None:
+            self._schedule.saved(
+                self._context.batch,
+                self._session.clock.monotonic(),
+                stall,
+                durable=keeper.durable_s,
+                saving=keeper.saving,
+            )
 
     def _leave(self, why: Wish) -> Outcome:
         if why & (Wish.END | Wish.STOP):
