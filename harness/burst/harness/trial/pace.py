@@ -49,9 +49,9 @@ class Pace:
         """Seconds of training that a checkpoint costs; None before the first."""
         if not self._costs:
             return None
-        stalls, wholes = zip(*self._costs, strict=True)
+        stall = median(stall for stall, _ in self._costs)
         # Steps vary, so a sum of them may seem to have been faster than undisturbed.
-        return max(median(stalls), median(wholes))
+        return max(stall, median(whole for _, whole in self._costs))
 
     def start(self, now: float) -> None:
         """A step begins now, after something that was none: a validation, a save, the start."""

@@ -139,6 +139,8 @@ class _Making:
                 want, pool, room, ahead=not is_head, asked=name in asked, now=self.now,
                 yielding=name in self.yielding,
             )  # fmt: skip
+            if want.closed:
+                reason = reason.model_copy(update={"text": f"{reason.text}; {want.closed}"})
             self.waits.append(Wait(want.trial, reason, until))
         drains, next_idle = self._idle()
         dates = [wait.until for wait in self.waits if wait.until is not None] + next_idle

@@ -27,6 +27,8 @@ class Want:
     hold: Reason | None = None
     """Why it may not start whatever is free: paused by a person, backing off."""
     hold_until: float | None = None
+    closed: str = ""
+    """Why some of the trial's pools are not among `pools`, if they are not."""
 
     @property
     def order(self) -> tuple[int, float, str]:

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+
 from burst.core.config.cluster import AwsPool, LocalPool, SlurmPool, StaticPool
 from burst.core.model import Allocation, DrainCause, Experiment, Node, Trial
 from burst.core.states import ExperimentState, NodeState, Reason, TrialState
 from burst.runner.enforce import config_of
 from burst.runner.plan.reasons import PAUSED_EXPERIMENT, PAUSED_TRIAL
 from burst.runner.plan.snapshot import PlanNode, PlanPool, Run, Snapshot, Want
+from burst.runner.proof import admitted, losing_pools
 from burst.runner.reconcile.context import Context, View
 from burst.runner.reconcile.exits import BACKING_OFF
 from burst.runner.reconcile.nodes import PROBLEM, RETRY_AT, is_failed
@@ -20,8 +23,9 @@ def snapshot_of(ctx: Context, view: View) -> Snapshot:
     """What the plan looks at. Costs what is live."""
     experiments = {each.id: each for each in view.experiments}
     now = ctx.clock.now()
+    losing = losing_pools(ctx.cluster.pools)
     wants = [
-        _want(trial, experiments[trial.experiment], now)
+        _want(trial, experiments[trial.experiment], losing, now)
         for trial in view.trials
         if trial.state is TrialState.WAITING and trial.experiment in experiments
     ]
@@ -46,20 +50,22 @@ def snapshot_of(ctx: Context, view: View) -> Snapshot:
     )
 
 
-def _want(trial: Trial, experiment: Experiment, now: float) -> Want:
+def _want(trial: Trial, experiment: Experiment, losing: Mapping[str, bool], now: float) -> Want:
     config = config_of(experiment)
     hold, until = _hold(trial, experiment, now)
+    pools, closed = admitted(trial, losing)
     return Want(
         trial=trial.id,
         experiment=trial.experiment,
         slots=trial.slots,
-        pools=trial.pools,
+        pools=pools,
         priority=config.resources.priority,
         queued=trial.queued,
         blocked=frozenset(trial.blocked_nodes),
         single_node=config.resources.is_single_node,
         hold=hold,
         hold_until=until,
+        closed=closed,
     )
 
 
