@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from burst.core.config.experiment import CheckpointStorage, Environment
+from burst.core.config.experiment import Checkpoints, CheckpointStorage, Environment
+from burst.core.launch import Tier
+from burst.core.length import Length
 from burst.core.model import Slot
 from burst.core.workspace import Workspace
 from burst.runner.agent.environment import (
@@ -16,7 +18,7 @@ from burst.runner.agent.environment import (
     threads_for,
     visible_devices,
 )
-from burst.runner.agent.preparation import checkpoints_url
+from burst.runner.agent.storage import checkpoints_url, tiers_for
 from tests.agent.conftest import Cluster
 
 GPUS = (Slot(index=3, device="cuda"), Slot(index=5, device="cuda"))
@@ -99,11 +101,42 @@ def test_checkpoints_go_to_the_workspace_or_to_the_experiments_own_storage(
     cluster: Cluster,
 ) -> None:
     ws: Workspace = cluster.ws
-    assert checkpoints_url(None, ws) == ws.blobs.url
+
+    def urls(*storage: CheckpointStorage) -> list[str]:
+        return [tier.url for tier in tiers_for(Checkpoints(storage=storage), ws)]
+
+    assert tiers_for(Checkpoints(), ws) == (Tier(url=ws.blobs.url),)
     folder = CheckpointStorage(type="directory", path="/data/ck")
-    assert checkpoints_url(folder, ws) == "file:///data/ck"
+    assert urls(folder) == ["file:///data/ck"]
     relative = CheckpointStorage(type="shared_fs", path="ck")
-    assert checkpoints_url(relative, ws) == f"file://{ws.home}/ck"
+    assert urls(relative) == [f"file://{ws.home}/ck"]
     s3 = CheckpointStorage(type="s3", bucket="b", prefix="/p/", endpoint_url="http://127.0.0.1:9")
-    assert checkpoints_url(s3, ws) == "s3://b/p?endpoint_url=http://127.0.0.1:9"
-    assert checkpoints_url(CheckpointStorage(type="s3", bucket="b"), ws) == "s3://b"
+    assert urls(s3) == ["s3://b/p?endpoint_url=http://127.0.0.1:9"]
+    assert urls(CheckpointStorage(type="s3", bucket="b")) == ["s3://b"]
+
+
+def test_tiers_keep_their_measures_and_the_slowest_shared_one_is_where_others_look(
+    cluster: Cluster,
+) -> None:
+    hourly = Length.model_validate("1h")
+    storage = (
+        CheckpointStorage(type="local", keep=2),
+        CheckpointStorage(type="shared_fs", path="/mnt/ck"),
+        CheckpointStorage(type="s3", bucket="b", every=hourly),
+    )
+    tiers = tiers_for(Checkpoints(storage=storage), cluster.ws)
+    assert tiers == (
+        Tier(url=f"file://{cluster.ws.home}/tier", shared=False, keep=2),
+        Tier(url="file:///mnt/ck"),
+        Tier(url="s3://b", every=hourly),
+    )
+    assert checkpoints_url(tiers) == "s3://b"
+    elsewhere = CheckpointStorage(type="local", path="/nvme")
+    assert tiers_for(Checkpoints(storage=(elsewhere, folder_of("/d"))), cluster.ws) == (
+        Tier(url="file:///nvme", shared=False),
+        Tier(url="file:///d"),
+    )
+
+
+def folder_of(path: str) -> CheckpointStorage:
+    return CheckpointStorage(type="directory", path=path)

@@ -89,3 +89,22 @@ def _is_dispensable(record: Checkpoint, tier: Tier) -> bool:
     if any(copy.durable and copy.url != tier.url for copy in record.copies):
         return True
     return not (tier.shared or record.pinned or record.metrics or record.durable)
+
+
+def is_leftover(over: bool, records: Sequence[Checkpoint], held: Collection[str]) -> bool:
+    """Whether a node that does not run a trial may drop what its own disk holds of it.
+
+    Never the only copy of the newest checkpoint. Else, of a trial that is over, everything; of
+    another, what it has left behind by continuing elsewhere, for it may come back to the rest.
+
+    Args:
+        over: whether the trial is in a terminal state.
+        records: all checkpoints of the trial.
+        held: ids of those whose manifests are on the disk.
+    """
+    good = in_order(records)
+    here = next((record for record in good if record.id in held), None)
+    if here is None:
+        return True
+    safe = [r for r in good if any(copy.durable for copy in r.copies) or not r.copies]
+    return any(r.batches >= here.batches for r in safe) and (over or good[0].id not in held)

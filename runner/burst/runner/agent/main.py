@@ -21,6 +21,7 @@ from burst.runner.agent.registration import join, leave, pool_of, register, was_
 from burst.runner.agent.remains import LOCK, clear_remains, forget_folder
 from burst.runner.agent.signals import Signals
 from burst.runner.agent.site import Settings, Site, nodes_folder
+from burst.runner.agent.tier_folders import clear_tiers
 
 log = logging.getLogger(__name__)
 
@@ -120,6 +121,7 @@ def _serve(
     signals = Signals()
     signals.install()
     clear_remains(ws, node, clock)
+    clear_tiers(ws)
     term = Term(settings.lease, clock.monotonic())
     proven_dead = was_here(ws.store.get(Node, node), ws)
     lease = take(ws.store, node, settings.lease, proven_dead=proven_dead, clock=clock)

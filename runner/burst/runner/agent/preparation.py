@@ -7,10 +7,9 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from burst.core.config.experiment import CheckpointStorage, ExperimentConfig
+from burst.core.config.experiment import ExperimentConfig
 from burst.core.launch import LaunchSpec
 from burst.core.model import Allocation, Experiment, Slot, Trial
-from burst.core.workspace import Workspace
 from burst.runner.agent import codes
 from burst.runner.agent.classify import status_text
 from burst.runner.agent.control import Control, Start
@@ -25,8 +24,12 @@ from burst.runner.agent.environment import (
 )
 from burst.runner.agent.machine import cpu_count
 from burst.runner.agent.site import Site
+from burst.runner.agent.storage import checkpoints_url, note_local_folders, tiers_for
 from burst.runner.agent.tails import LAUNCHER_LOG, last_lines_of
+from burst.runner.agent.tier_folders import clear_tiers
 from burst.runner.agent.venvs import ensure_venv, recipe_for
+from burst.runner.losses import seconds_between_losses
+from burst.runner.proof import losing_pools, needs_proof
 
 _PAUSE_S = 0.2
 
@@ -120,7 +123,11 @@ class Preparation:
         site, work, code = self._site, self._work, self._folder / "code"
         environment = work.config.environment
         check_versions(environment, site.node.facts)
-        spec_for(site, work, self._folder).write()
+        spec = spec_for(site, work, self._folder)
+        if any(not tier.shared for tier in spec.tiers):
+            note_local_folders(site.ws.home, spec.tiers)
+            clear_tiers(site.ws)
+        spec.write()
         codes.unpack(work.experiment.code, site.ws.blobs, site.cache / "code", code)
         for command in environment.setup:
             self.run(("/bin/sh", "-c", command), code)
@@ -166,11 +173,13 @@ def threads_of(site: Site, work: Work) -> int:
 def spec_for(site: Site, work: Work, folder: Path) -> LaunchSpec:
     allocation, trial, ws = work.allocation, work.trial, site.ws
     devices = devices_for(work.slots)
+    tiers = tiers_for(work.config.checkpoints, ws)
     return LaunchSpec(
         folder=str(folder),
         store_url=ws.store.url,
         blobs_url=ws.blobs.url,
-        checkpoints_url=checkpoints_url(work.config.checkpoints.storage, ws),
+        checkpoints_url=checkpoints_url(tiers),
+        tiers=tiers,
         experiment=allocation.experiment,
         trial=allocation.trial,
         allocation=allocation.id,
@@ -184,15 +193,8 @@ def spec_for(site: Site, work: Work, folder: Path) -> LaunchSpec:
         ranks_per_node=len(devices),
         devices=devices,
         threads=threads_of(site, work),
+        seconds_between_losses=seconds_between_losses(
+            ws.store, ws.cluster, allocation, site.clock.now()
+        ),
+        early_checkpoint=needs_proof(trial, losing_pools(ws.cluster.pools)),
     )
-
-
-def checkpoints_url(storage: CheckpointStorage | None, ws: Workspace) -> str:
-    """The blobs for checkpoints: the experiment's own storage, else the workspace's blobs."""
-    if storage is None:
-        return ws.blobs.url
-    if storage.type == "s3":
-        place = "/".join(part.strip("/") for part in (storage.bucket, storage.prefix) if part)
-        query = f"?endpoint_url={storage.endpoint_url}" if storage.endpoint_url else ""
-        return f"s3://{place}{query}"
-    return f"file://{ws.home / storage.path}"

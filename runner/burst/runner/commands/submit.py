@@ -21,7 +21,7 @@ from burst.core.states import ExperimentState
 from burst.core.store.port import Append, Put, Store
 from burst.core.workspace import Workspace
 from burst.runner.admission import admit
-from burst.runner.agent.preparation import checkpoints_url
+from burst.runner.agent.storage import tiers_for
 from burst.runner.pools.choice import pools_for
 from burst.runner.pools.open import limits_of, open_pools
 from burst.runner.search.book import Book
@@ -119,19 +119,20 @@ def _check_storage(ws: Workspace, config: ExperimentConfig) -> None:
     """Reach the experiment's own checkpoint storage, where it is this machine that will write it;
     better now than at the first checkpoint."""
     pools = [ws.cluster.pools[name] for name in pools_for(config, ws.cluster)]
-    if config.checkpoints.storage is None or not any(p.kind == "local" for p in pools):
+    if not config.checkpoints.tiers or not any(p.kind == "local" for p in pools):
         return
     key = f"{new_id('ckpt', _CLOCK)}.probe"
-    try:
-        blobs = open_blobs(checkpoints_url(config.checkpoints.storage, ws))
-        blobs.put(key, b"burst")
-        blobs.delete(key)
-    except BurstError as error:
-        raise Unreachable(
-            "the experiment's checkpoint storage cannot be written",
-            why=f"{error.what}: {error.why}" if error.why else error.what,
-            mend=error.mend or "correct checkpoints.storage, or remove it",
-        ) from error
+    for tier in tiers_for(config.checkpoints, ws):
+        try:
+            blobs = open_blobs(tier.url)
+            blobs.put(key, b"burst")
+            blobs.delete(key)
+        except BurstError as error:
+            raise Unreachable(
+                "the experiment's checkpoint storage cannot be written",
+                why=f"{error.what}: {error.why}" if error.why else error.what,
+                mend=error.mend or "correct checkpoints.storage, or remove it",
+            ) from error
 
 
 def _resolved(store: Store, config: ExperimentConfig) -> ExperimentConfig:
