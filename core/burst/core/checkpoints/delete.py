@@ -1,23 +1,20 @@
 """Removing checkpoints and what is left of unfinished ones, and keeping some from removal.
 
-The files of a checkpoint may be named by later ones of the same trial. So removal goes in three
-steps: the record says `deleted`, the manifest goes, then every file in the folders of deleted
-checkpoints goes that no remaining manifest names. A writer that names an older checkpoint's file
-commits on the condition that its record is not deleted (`burst.harness.checkpoints.publish`), so
-whichever commit comes first, either the remover sees the manifest or the writer sees the removal
-and writes the file anew. Any step may be interrupted: the next removal or sweep goes on there.
+The files of a checkpoint may be named by others, of the same trial or not. How it is made sure
+that none of these loses one is told in `burst.core.checkpoints.collect`.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 
-from burst.core.blobs.port import BlobInfo, Blobs
-from burst.core.checkpoints.manifest import Damaged, trial_folder
-from burst.core.checkpoints.verify import home, read
+from burst.core.blobs.port import Blobs
+from burst.core.checkpoints.collect import Reach, collect, remains, remove
+from burst.core.checkpoints.manifest import owner_of, trial_folder
+from burst.core.checkpoints.uses import users
 from burst.core.clock import Clock, SystemClock
 from burst.core.errors import Refused
-from burst.core.model import Checkpoint, Event, Trial
+from burst.core.model import Checkpoint, Event, Model, Trial
 from burst.core.states import is_terminal
 from burst.core.store import update
 from burst.core.store.port import Append, Fence, Put, Store, Write
@@ -25,34 +22,75 @@ from burst.core.store.port import Append, Fence, Put, Store, Write
 _SYSTEM_CLOCK = SystemClock()
 
 
-def delete(blobs: Blobs, store: Store, record: Checkpoint, *, clock: Clock = _SYSTEM_CLOCK) -> int:
-    """Remove a checkpoint; returns the bytes freed. Doing it again changes nothing.
+def delete(
+    blobs: Blobs,
+    store: Store,
+    record: Checkpoint,
+    *,
+    tiers: Sequence[Blobs] = (),
+    clock: Clock = _SYSTEM_CLOCK,
+) -> int:
+    """Remove a checkpoint, from all tiers that can be reached; returns the bytes freed. Doing it
+    again changes nothing, or finishes what was interrupted.
+
+    Args:
+        blobs: open already; they are used if it lies there. Tiers that outlive their node are
+            opened by themselves.
+        tiers: more that are open: the disk of this node.
 
     Raises:
-        Refused: if it is pinned, or is what a trial that is not over would continue from.
+        Refused: if it is pinned or registered, or a trial that is not over would continue from it,
+            or a live experiment starts from it.
+        Unreachable: if a tier did not answer. It counts as deleted; its files may be there still.
     """
     deleted = update(store, Checkpoint, record.id, lambda found: _delete(store, found, clock))
-    blobs = home(blobs, deleted)
-    blobs.delete(deleted.manifest)
-    return _collect(blobs, store, deleted.trial, list(blobs.list(trial_folder(deleted.trial))))
+    return finish(blobs, store, deleted.trial, tiers=tiers, also=[deleted])
 
 
-def sweep(blobs: Blobs, store: Store, fence: Fence) -> int:
-    """Remove what no checkpoint of a trial needs: files of saves that were interrupted, and what
-    an interrupted removal has left. Returns the bytes freed.
+def finish(
+    blobs: Blobs,
+    store: Store,
+    trial: str,
+    *,
+    tiers: Sequence[Blobs] = (),
+    also: Sequence[Checkpoint] = (),
+) -> int:
+    """Finish the removals of a trial's checkpoints, as far as it can be done from here; returns
+    the bytes freed. For a node: what others could not remove from its own disk, or not at all
+    while the trial's newest checkpoint lay there alone.
+
+    Args:
+        blobs, tiers: as for `delete`.
+        also: deleted checkpoints whose tiers are looked into beside those of the remaining ones.
+
+    Raises:
+        Unreachable: if a tier did not answer.
+    """
+    reach = Reach([blobs, *tiers])
+    remaining = filter(remains, store.children(Checkpoint, trial))
+    spaces = {space.url: space for space in (*tiers, *reach.of([*also, *remaining]))}
+    return collect(reach, list(spaces.values()), store, trial)
+
+
+def sweep(blobs: Blobs, store: Store, fence: Fence, *, tiers: Sequence[Blobs] = ()) -> int:
+    """Remove what no checkpoint of a trial needs from `blobs` and `tiers`: files of saves that
+    were interrupted, and what an interrupted removal has left. Returns the bytes freed.
 
     Call it under the trial's newest token while no save is under way: then a folder that was there
     before the fence was checked, and has no record after, can never get one.
 
     Raises:
         Fenced: if a newer allocation owns the trial; nothing was removed.
+        Unreachable: if one of them did not answer.
     """
-    there = list(blobs.list(trial_folder(fence.trial)))
+    spaces = [blobs, *tiers]
+    there = [(space, list(space.list(trial_folder(fence.trial)))) for space in spaces]
     store.commit(fence)
     known = {record.id for record in store.children(Checkpoint, fence.trial)}
-    orphans = [blob for blob in there if _folder_of(blob) not in known]
-    freed = _remove(blobs, orphans)
-    return freed + _collect(blobs, store, fence.trial, there)
+    freed = 0
+    for space, lying in there:
+        freed += remove(space, [blob for blob in lying if owner_of(blob.key)[1] not in known])
+    return freed + collect(Reach(spaces), spaces, store, fence.trial)
 
 
 def pin(store: Store, checkpoint: str, reason: str = "") -> Checkpoint:
@@ -93,24 +131,17 @@ def restorable(records: Sequence[Checkpoint]) -> list[Checkpoint]:
     return sorted(good, key=lambda record: (record.batches, record.id), reverse=True)
 
 
+def indispensable(records: Sequence[Checkpoint]) -> list[Checkpoint]:
+    """Those of a trial's checkpoints that must stay while it is not over: the one that it would
+    continue from, and, if that lies on one node's disk alone, the newest that outlives nodes."""
+    good = restorable(records)
+    return good[:1] + [record for record in good if record.durable][:1]
+
+
 def _delete(store: Store, record: Checkpoint, clock: Clock) -> Sequence[Write]:
     if record.deleted is not None:
         return ()
-    if record.pinned:
-        raise Refused(
-            f"checkpoint {record.id} is pinned",
-            why=record.pin_reason,
-            mend=f"`burst checkpoint unpin {record.id}` first",
-        )
-    trial = store.find(Trial, record.trial)
-    if trial is not None and not is_terminal(trial.state):
-        newest = restorable(store.children(Checkpoint, record.trial))[:1]
-        if [record.id] == [first.id for first in newest]:
-            raise Refused(
-                f"checkpoint {record.id} is what trial {record.trial} would continue from",
-                why=f"the trial is {trial.state}",
-                mend="cancel the trial first, or wait for its next checkpoint",
-            )
+    _refuse_if_needed(store, record)
     now = clock.now()
     event = Event(
         subject=record.id,
@@ -123,28 +154,32 @@ def _delete(store: Store, record: Checkpoint, clock: Clock) -> Sequence[Write]:
     return (Put(record.model_copy(update={"deleted": now})), Append(event))
 
 
-def _collect(blobs: Blobs, store: Store, trial: str, there: Sequence[BlobInfo]) -> int:
-    records = store.children(Checkpoint, trial)
-    deleted = {record.id for record in records if record.deleted is not None}
-    candidates = [blob for blob in there if _folder_of(blob) in deleted]
-    if not candidates:
-        return 0
-    needed: set[str] = set()
-    for record in records:
-        if record.deleted is None:
-            try:
-                needed.update(entry.key for entry in read(home(blobs, record), record).files)
-            except Damaged:
-                if not record.damaged:
-                    return 0  # what it names is not known, so nothing can be said to be needless
-    return _remove(blobs, [blob for blob in candidates if blob.key not in needed])
-
-
-def _remove(blobs: Blobs, needless: Sequence[BlobInfo]) -> int:
-    for blob in needless:
-        blobs.delete(blob.key)
-    return sum(blob.size for blob in needless)
-
-
-def _folder_of(blob: BlobInfo) -> str:
-    return blob.key.split("/")[2]
+def _refuse_if_needed(store: Store, record: Checkpoint) -> None:
+    if record.pinned:
+        raise Refused(
+            f"checkpoint {record.id} is pinned",
+            why=record.pin_reason,
+            mend=f"`burst checkpoint unpin {record.id}` first",
+        )
+    for model in store.children(Model, ""):
+        if record.id in model.versions:
+            version = model.versions.index(record.id) + 1
+            raise Refused(
+                f"checkpoint {record.id} is registered",
+                why=f"it is version {version} of model {model.id}",
+            )
+    if found := users(store, record):
+        raise Refused(
+            f"checkpoint {record.id} is what experiment {found[0]} starts from",
+            why="the experiment is not over",
+            mend="wait until it is, or cancel it",
+        )
+    trial = store.find(Trial, record.trial)
+    if trial is not None and not is_terminal(trial.state):
+        needed = indispensable(store.children(Checkpoint, record.trial))
+        if record.id in [each.id for each in needed]:
+            raise Refused(
+                f"checkpoint {record.id} is what trial {record.trial} would continue from",
+                why=f"the trial is {trial.state}",
+                mend="cancel the trial first, or wait for its next checkpoint",
+            )

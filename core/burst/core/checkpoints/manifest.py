@@ -129,5 +129,5 @@ def manifest_key(trial: str, checkpoint: str) -> str:
 
 def owner_of(key: str) -> tuple[str, str]:
     """The trial and the checkpoint in whose folder a file lies."""
-    _, trial, checkpoint, _ = key.split("/")
+    _, trial, checkpoint, *_ = key.split("/")
     return trial, checkpoint
