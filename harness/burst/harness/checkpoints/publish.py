@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass
 
+from burst.core.checkpoints import damage
 from burst.core.checkpoints.lend import held_at
 from burst.core.errors import Conflict, Fenced
 from burst.core.model import Checkpoint, Copy, Event, Trial
@@ -145,20 +146,12 @@ def note_failure(store: Store, identity: Identity, text: str, batches: int, now:
 def mark_damaged(
     store: Store, identity: Identity, checkpoint: Checkpoint, text: str, now: float
 ) -> None:
-    """Let no restore try this checkpoint again.
+    """Let no restore try this checkpoint again, nor any save use its files.
 
     Raises:
         Fenced: if a newer allocation owns the trial.
     """
-
-    def change(record: Checkpoint) -> Sequence[Write]:
-        if record.deleted is not None or record.damaged:
-            return ()
-        event = identity.event("damaged", record.id, text, now, record.batches)
-        damaged = record.model_copy(update={"damaged": text})
-        return (identity.fence, Put(damaged), Append(event))
-
-    update(store, Checkpoint, checkpoint.id, change)
+    damage.mark_damaged(store, checkpoint.id, text, now, fence=identity.fence)
 
 
 def _loans(
