@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import errno
 import os
 import resource
 import signal
@@ -12,15 +11,14 @@ import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any
 
 import pytest
 
-from burst.core.blobs import folder as module
 from burst.core.blobs import open_blobs
 from burst.core.blobs.folder import FolderBlobs
 from burst.core.errors import BurstError, ExitCode, StoreError, Unreachable, UsageError
 from burst.core.testing.blob_contract import BlobContract
+from burst.core.testing.faults import FaultyDisk, How, Plan, plans
 
 
 @pytest.fixture
@@ -64,27 +62,24 @@ def test_a_put_is_fsynced_before_its_name_and_its_name_after(
     assert done == ["fsync folder", "fsync folder", "fsync file", "rename", "fsync folder"]
 
 
-@pytest.mark.parametrize("step", ["write", "fsync", "replace"])
-def test_a_put_that_fails_at_any_step_leaves_the_old_blob_and_no_rubbish(
-    blobs: FolderBlobs, monkeypatch: pytest.MonkeyPatch, step: str
-) -> None:
-    blobs.put("a/b", b"old")
+def test_a_put_that_fails_at_any_step_leaves_the_old_blob_and_no_rubbish(tmp_path: Path) -> None:
+    def put(plan: Plan, root: Path) -> None:
+        FolderBlobs(root).put("a/b", b"old")
+        FolderBlobs(root, FaultyDisk(plan)).put("a/b", b"new" * 100_000)
 
-    def fail(*_: Any) -> None:
-        raise OSError(errno.ENOSPC, "No space left on device")
-
-    target = {
-        "write": (module, "_write_all"),
-        "fsync": (os, "fsync"),
-        "replace": (Path, "replace"),
-    }
-    monkeypatch.setattr(*target[step], fail)
-    with pytest.raises(StoreError, match="cannot write") as caught:
-        blobs.put("a/b", b"new")
-    assert "free space" in caught.value.mend
-    monkeypatch.undo()
-    assert blobs.get("a/b") == b"old"
-    assert os.listdir(Path(str(blobs.local_path("a/b"))).parent) == ["b"]
+    tried = set()
+    for number, plan in enumerate(plans(lambda plan: put(plan, tmp_path / "counted"), How.FAIL)):
+        root = tmp_path / str(number)
+        left = b"old"
+        with pytest.raises(StoreError, match="cannot write") as caught:
+            put(plan, root)
+        assert "free space" in caught.value.mend
+        if plan.wrong.startswith("fsync folder"):
+            left = b"new" * 100_000
+        assert FolderBlobs(root).get("a/b") == left
+        assert {path.name for path in root.rglob("*") if path.is_file()} <= {"b", "lock"}
+        tried.add(plan.wrong.split()[0])
+    assert {"create", "write", "truncate", "fsync", "rename"} <= tried
 
 
 def test_a_file_that_may_not_grow_is_an_error_in_words(blobs: FolderBlobs) -> None:
@@ -113,23 +108,6 @@ def test_a_writer_killed_at_any_moment_leaves_whole_blobs(blobs: FolderBlobs) ->
         data = blobs.get("a/b")
         assert (len(data), len(set(data))) == (300_000, 1)
         assert {info.key for info in blobs.list("")} == {"a/b", "n"}
-
-
-def test_what_dead_writers_left_goes_with_the_folder(blobs: FolderBlobs) -> None:
-    blobs.put("a/b", b"x")
-    folder = Path(str(blobs.local_path("a/b"))).parent
-    stale, fresh = folder / ".burst-stale", folder / ".burst-fresh"
-    for partial in (stale, fresh):
-        partial.write_bytes(b"half a blo")
-    day_before_yesterday = time.time() - 2 * 86400
-    os.utime(stale, (day_before_yesterday, day_before_yesterday))
-    assert [info.key for info in blobs.list("")] == ["a/b"]
-    blobs.delete("a/b")
-    assert (stale.exists(), fresh.exists()) == (False, True)
-    fresh.unlink()
-    blobs.put("a/b", b"x")
-    blobs.delete("a/b")
-    assert not folder.exists()
 
 
 def test_a_folder_that_cannot_be_made_is_unreachable(tmp_path: Path) -> None:

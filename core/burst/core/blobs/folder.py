@@ -1,53 +1,58 @@
 """Blobs as files in a folder of this machine, or of a file system that machines share.
 
-Written against `os` rather than fsspec, whose local file system neither fsyncs nor renames within
-the folder, and whose import alone takes longer than `burst ls`.
+Written against `os` rather than fsspec, whose local file system neither fsyncs nor renames, and
+whose import alone takes longer than `burst ls`.
 """
 
 from __future__ import annotations
 
-import errno
 import os
-import secrets
 import shutil
-import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import BinaryIO
 
-from burst.core.blobs.keys import PARTIAL, check_key, check_prefix
+from burst.core.blobs.disk import Disk, read_file, write_file
+from burst.core.blobs.folder_batch import FolderBatch
+from burst.core.blobs.folder_writer import FolderWriter
+from burst.core.blobs.keys import PARTIAL, check_prefix
+from burst.core.blobs.local_file import write_whole
 from burst.core.blobs.port import BlobInfo
-from burst.core.errors import BurstError, NotFound, StoreError, Unreachable
+from burst.core.blobs.words import told
+from burst.core.errors import NotFound
 
-_STALE_S = 24 * 3600.0
-"""A partial file that nobody has written to for so long belongs to a process that is gone."""
-_ATTEMPTS = 10
+_CHUNK = 2**20
+_DISK = Disk()
 
 
 class FolderBlobs:
-    """A blob is written beside its place, fsynced, and renamed: whole or absent, whoever dies."""
+    """A blob is written apart, fsynced, and renamed: whole or absent, whoever dies."""
 
-    def __init__(self, root: Path) -> None:
+    def __init__(self, root: Path, disk: Disk = _DISK) -> None:
         """Opens the blobs under `root`, creating the folder.
 
         Raises:
             Unreachable: the folder cannot be made.
         """
-        self._root = root.absolute()
-        with _errors(self._root):
-            _make_folder(self._root)
+        self._writer = FolderWriter(root.absolute(), disk)
+        with told(self._root):
+            self._writer.make_folder(self._root)
 
     @property
     def url(self) -> str:
         return f"file://{self._root}"
 
     def put(self, key: str, data: bytes | bytearray | memoryview) -> None:
-        self._write(key, lambda file: _write_all(file, data))
+        view = memoryview(data).cast("B")
+        self._write(key, lambda descriptor: write_file(self._writer.disk, descriptor, view))
+
+    def batch(self) -> FolderBatch:
+        return FolderBatch(self._writer)
 
     def put_file(self, key: str, path: Path) -> None:
-        with _errors(path), path.open("rb") as source:
-            self._write(key, lambda file: shutil.copyfileobj(source, file, 2**20))
+        with told(path), path.open("rb") as source:
+            self._write(key, lambda descriptor: self._copy(source, descriptor))
 
     def get(self, key: str) -> bytes:
         with self._reading(key) as file:
@@ -58,14 +63,18 @@ class FolderBlobs:
             file.seek(start)
             return file.read(max(0, stop - start))
 
+    def read_into(self, key: str, buffer: memoryview) -> int:
+        with self._reading(key) as file:
+            return read_file(file.fileno(), buffer.cast("B"))
+
     def get_file(self, key: str, path: Path) -> None:
-        with self._reading(key) as source, _errors(path):
+        with self._reading(key) as source, told(path):
             path.parent.mkdir(parents=True, exist_ok=True)
-            write_whole(path, lambda file: shutil.copyfileobj(source, file, 2**20))
+            write_whole(path, lambda file: shutil.copyfileobj(source, file, _CHUNK))
 
     def info(self, key: str) -> BlobInfo | None:
-        path = self._path(key)
-        with _errors(path):
+        path = self._writer.path(key)
+        with told(path):
             try:
                 found = path.stat()
             except (FileNotFoundError, NotADirectoryError):
@@ -79,25 +88,26 @@ class FolderBlobs:
         return self._walk(self._root / head, head + slash, stem)
 
     def delete(self, key: str) -> None:
-        path = self._path(key)
-        with _errors(path):
+        path = self._writer.path(key)
+        with told(path):
             try:
-                path.unlink()
+                self._writer.disk.remove(path)
             except (FileNotFoundError, NotADirectoryError, IsADirectoryError):
                 return
-            self._tidy(path.parent)
+            self._writer.remove_empty(path.parent)
 
     def local_path(self, key: str) -> Path | None:
-        path = self._path(key)
+        path = self._writer.path(key)
         return path if path.is_file() else None
 
-    def _path(self, key: str) -> Path:
-        return self._root / check_key(key)
+    @property
+    def _root(self) -> Path:
+        return self._writer.root
 
     @contextmanager
     def _reading(self, key: str) -> Iterator[BinaryIO]:
-        path = self._path(key)
-        with _errors(path):
+        path = self._writer.path(key)
+        with told(path):
             try:
                 file = path.open("rb")
             except (IsADirectoryError, NotADirectoryError):
@@ -105,19 +115,29 @@ class FolderBlobs:
             with file:
                 yield file
 
-    def _write(self, key: str, write: Callable[[BinaryIO], object]) -> None:
-        path = self._path(key)
-        with _errors(path):
-            for left in reversed(range(_ATTEMPTS)):
-                try:
-                    _make_folder(path.parent)
-                    return write_whole(path, write)
-                except FileNotFoundError:  # a delete has just removed the folder it emptied
-                    if not left:
-                        raise
+    def _write(self, key: str, fill: Callable[[int], None]) -> None:
+        path, disk = self._writer.path(key), self._writer.disk
+        with told(path):
+            partial, descriptor = self._writer.create(path.parent, fill)
+            open_descriptor: int | None = descriptor
+            try:
+                disk.sync(descriptor)
+                disk.close(descriptor)
+                open_descriptor = None
+                self._writer.place(partial, path)
+            except BaseException:
+                self._writer.drop(partial, open_descriptor)
+                raise
+            self._writer.sync_folder(path.parent)
+
+    def _copy(self, source: BinaryIO, descriptor: int) -> None:
+        offset = 0
+        while chunk := source.read(_CHUNK):
+            self._writer.disk.write(descriptor, memoryview(chunk), offset)
+            offset += len(chunk)
 
     def _walk(self, folder: Path, before: str, stem: str) -> Iterator[BlobInfo]:
-        with _errors(folder):
+        with told(folder):
             try:
                 with os.scandir(folder) as scan:
                     entries = [(e.name + "/" * e.is_dir(), e) for e in scan]
@@ -135,86 +155,3 @@ class FolderBlobs:
             except FileNotFoundError:
                 continue
             yield BlobInfo(before + name, found.st_size, found.st_mtime)
-
-    def _tidy(self, folder: Path) -> None:
-        """Remove what dead writers left in `folder`, and the folders that are empty now."""
-        for partial in folder.glob(f"{PARTIAL}*"):
-            try:
-                if time.time() - partial.stat().st_mtime > _STALE_S:
-                    partial.unlink()
-            except FileNotFoundError:
-                continue
-        while folder != self._root:
-            try:
-                folder.rmdir()
-            except OSError:
-                return
-            folder = folder.parent
-
-
-def _write_all(file: BinaryIO, data: bytes | bytearray | memoryview) -> None:
-    rest = memoryview(data).cast("B")
-    while rest:
-        rest = rest[file.write(rest) :]
-
-
-def write_whole(path: Path, write: Callable[[BinaryIO], object]) -> None:
-    partial = path.parent / f"{PARTIAL}{secrets.token_hex(8)}"
-    try:
-        with partial.open("xb") as file:
-            write(file)
-            file.flush()
-            os.fsync(file.fileno())
-        partial.replace(path)
-    except BaseException:
-        partial.unlink(missing_ok=True)
-        raise
-    _sync_folder(path.parent)
-
-
-def _make_folder(folder: Path) -> None:
-    """Like `mkdir -p`, and on the disk when it returns."""
-    if folder.is_dir():
-        return
-    _make_folder(folder.parent)
-    folder.mkdir(exist_ok=True)
-    _sync_folder(folder.parent)
-
-
-def _sync_folder(folder: Path) -> None:
-    descriptor = os.open(folder, os.O_RDONLY | os.O_DIRECTORY)
-    try:
-        os.fsync(descriptor)
-    except OSError as error:
-        # Some shared file systems cannot fsync a folder; they order the rename themselves.
-        if error.errno not in (errno.EINVAL, errno.ENOTSUP, errno.EBADF):
-            raise
-    finally:
-        os.close(descriptor)
-
-
-@contextmanager
-def _errors(path: Path) -> Iterator[None]:
-    try:
-        yield
-    except OSError as error:
-        raise _in_words(path, error) from error
-
-
-def _in_words(path: Path, error: OSError) -> BurstError:
-    why = error.strerror or str(error)
-    if isinstance(error, FileNotFoundError):
-        return NotFound(f"there is no {path}")
-    if error.errno in (errno.ENOSPC, errno.EDQUOT, errno.EFBIG):
-        return StoreError(
-            f"cannot write {path}",
-            why=why,
-            mend="free space on that disk; nothing that was written before is lost",
-        )
-    if error.errno in (errno.EACCES, errno.EPERM, errno.EROFS):
-        return Unreachable(
-            f"cannot use {path}",
-            why=why,
-            mend="make its folder readable and writable, or set BURST_BLOBS or BURST_HOME",
-        )
-    return Unreachable(f"cannot use {path}", why=why)

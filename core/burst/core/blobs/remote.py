@@ -9,8 +9,8 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import parse_qsl
 
-from burst.core.blobs.folder import write_whole
 from burst.core.blobs.keys import check_key, check_prefix
+from burst.core.blobs.local_file import write_whole
 from burst.core.blobs.port import BlobInfo
 from burst.core.errors import BurstError, NotFound, Refused, Unreachable, UsageError
 
@@ -47,6 +47,9 @@ class FsspecBlobs:
         with self._errors(key) as fs:
             fs.pipe_file(self._path(key), whole)
 
+    def batch(self) -> _Batch:
+        return _Batch(self)
+
     def put_file(self, key: str, path: Path) -> None:
         if not path.is_file():
             raise NotFound(f"there is no {path}")
@@ -66,6 +69,15 @@ class FsspecBlobs:
             return b""
         with self._errors(key) as fs:
             return bytes(fs.cat_file(self._path(key), start=start, end=stop))
+
+    def read_into(self, key: str, buffer: memoryview) -> int:
+        found = self.info(key)
+        if found is None:
+            raise NotFound(f"there is no s3://{self._path(key)}")
+        target = buffer.cast("B")
+        data = self.get_range(key, 0, len(target))
+        target[: len(data)] = data
+        return found.size
 
     def get_file(self, key: str, path: Path) -> None:
         with self._errors(key) as fs:
@@ -150,3 +162,17 @@ class FsspecBlobs:
             why=why,
             mend="check the network, the credentials and the region",
         )
+
+
+class _Batch:
+    def __init__(self, blobs: FsspecBlobs) -> None:
+        self._blobs = blobs
+
+    def put(self, key: str, data: bytes | bytearray | memoryview, sha256: str) -> None:
+        self._blobs.put(key, data)
+
+    def finish(self) -> None:
+        return
+
+    def abort(self) -> None:
+        return

@@ -2,8 +2,12 @@
 
 from __future__ import annotations
 
+import hashlib
+import mmap
 import threading
+from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
@@ -20,6 +24,15 @@ BAD_KEYS = (
     "a\0b", "a\nb", "C:", "~/a/*", "naïve", "a?versionId=1", "a#b", ".burst-1", "x" * 201,
     "/".join(["x" * 100] * 10),
 )  # fmt: skip
+
+
+@contextmanager
+def pages(size: int) -> Iterator[memoryview]:
+    """Memory that begins on a page boundary."""
+    with mmap.mmap(-1, max(1, size)) as memory, memoryview(memory) as whole:
+        view = whole[:size]
+        yield view
+        view.release()
 
 
 class BlobContract:
@@ -80,6 +93,91 @@ class BlobContract:
         blobs.put("digits", b"0123456789")
         assert blobs.get_range("digits", start, stop) == expected
 
+    @pytest.mark.parametrize("size", [0, 1, 4095, 4096, 2**20 - 1, 2**20, 2**20 + 1, 3_000_001])
+    def test_a_batch_puts_any_size_from_any_place_in_memory(self, blobs: Blobs, size: int) -> None:
+        with pages(size + 1) as memory:
+            memory[:] = (LARGE * 2)[: size + 1]
+            batch = blobs.batch()
+            expected = {}
+            for start in (0, 1):
+                data = memory[start : start + size]
+                expected[f"batch/{start}"] = bytes(data)
+                batch.put(f"batch/{start}", data, hashlib.sha256(data).hexdigest())
+                data.release()
+            batch.finish()
+            batch.abort()
+        assert {info.key: info.size for info in blobs.list("")} == dict.fromkeys(expected, size)
+        assert {key: blobs.get(key) for key in expected} == expected
+
+    def test_a_batch_takes_puts_from_several_threads(self, blobs: Blobs) -> None:
+        batch = blobs.batch()
+
+        def put(number: int) -> None:
+            data = bytes([number]) * (number * 10_000)
+            batch.put(f"a/{number % 5}/{number}", data, hashlib.sha256(data).hexdigest())
+
+        with ThreadPoolExecutor(4) as pool:
+            list(pool.map(put, range(100)))
+        batch.finish()
+        assert len(list(blobs.list(""))) == 100
+        for number in range(100):
+            data = blobs.get(f"a/{number % 5}/{number}")
+            assert (len(data), set(data)) == (number * 10_000, {number} if number else set())
+
+    def test_a_batch_replaces_what_was_there(self, blobs: Blobs) -> None:
+        blobs.put("a/b", b"a longer text")
+        batch = blobs.batch()
+        batch.put("a/b", b"short", hashlib.sha256(b"short").hexdigest())
+        batch.finish()
+        assert blobs.get("a/b") == b"short"
+
+    def test_an_empty_batch_is_finished_at_once_and_may_be_given_up_twice(
+        self, blobs: Blobs
+    ) -> None:
+        batch = blobs.batch()
+        batch.finish()
+        batch.abort()
+        batch.abort()
+        assert list(blobs.list("")) == []
+
+    @pytest.mark.parametrize("size", [0, 1, 4095, 4096, 2**20, 2**20 + 1, 3_000_001])
+    @pytest.mark.parametrize("room", [-1, 0, 1, 4096], ids="room {:+}".format)
+    def test_a_blob_is_read_into_memory_as_far_as_both_go(
+        self, blobs: Blobs, size: int, room: int
+    ) -> None:
+        data = (LARGE * 2)[:size]
+        blobs.put("a/b", data)
+        length = max(0, size + room)
+        for start in (0, 1):
+            with pages(length + 1) as memory:
+                memory[:] = b"\xee" * (length + 1)
+                target = memory[start : start + length]
+                assert blobs.read_into("a/b", target) == size
+                whole = min(size, length)
+                assert bytes(target[:whole]) == data[:whole]
+                if length == whole:
+                    outside = memory[length:] if not start else memory[:1]
+                    assert bytes(outside) == b"\xee"
+                    outside.release()
+                target.release()
+
+    def test_what_is_not_there_is_not_read_into_memory(self, blobs: Blobs) -> None:
+        with pytest.raises(NotFound, match="a/b"):
+            blobs.read_into("a/b", memoryview(bytearray(10)))
+
+    def test_threads_read_into_memory_side_by_side(self, blobs: Blobs) -> None:
+        for number in range(4):
+            blobs.put(f"a/{number}", bytes([number]) * 2_000_000)
+
+        def read(number: int) -> None:
+            buffer = bytearray(2_000_000)
+            for _ in range(3):
+                assert blobs.read_into(f"a/{number}", memoryview(buffer)) == len(buffer)
+                assert set(buffer) == {number}
+
+        with ThreadPoolExecutor(4) as pool:
+            list(pool.map(read, range(4)))
+
     def test_files_go_in_and_out_and_stay(self, blobs: Blobs, tmp_path: Path) -> None:
         source, copy = tmp_path / "source", tmp_path / "new" / "copy"
         source.write_bytes(LARGE)
@@ -139,6 +237,10 @@ class BlobContract:
                 use(key)
         with pytest.raises(ValueError, match="not the key"):
             blobs.put(key, b"")
+        with pytest.raises(ValueError, match="not the key"):
+            blobs.batch().put(key, b"", hashlib.sha256().hexdigest())
+        with pytest.raises(ValueError, match="not the key"):
+            blobs.read_into(key, memoryview(bytearray(1)))
         with pytest.raises(ValueError, match="not the key"):
             blobs.get_file(key, tmp_path / "copy")
 
