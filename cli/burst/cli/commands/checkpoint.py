@@ -73,21 +73,35 @@ def show(session: Session, checkpoint: str, as_json: bool) -> None:
 @checkpoint.command()
 @_CHECKPOINT
 @click.argument("folder", type=click.Path(file_okay=False, path_type=Path), required=False)
+@click.option(
+    "--shard-size",
+    metavar="SIZE",
+    default="5GB",
+    show_default=True,
+    help="A larger model is written in several files with an index.",
+)
 @json_option
 @pass_session
-def download(session: Session, checkpoint: str, folder: Path | None, as_json: bool) -> None:
+def download(
+    session: Session, checkpoint: str, folder: Path | None, shard_size: str, as_json: bool
+) -> None:
     """Write a checkpoint as ordinary files: model.safetensors and what belongs to it.
 
-    FOLDER is the checkpoint's id by default. Every byte is verified on the way; interrupted and
-    called again, it goes on where it was.
+    Of a model of transformers, its config.json and the tokenizer that the trial registered are
+    written too, so that from_pretrained loads the folder. FOLDER is the checkpoint's id by
+    default. Every byte is verified on the way; interrupted and called again, it goes on where it
+    was.
     --json prints an object: checkpoint, folder, files.
     """
     from burst.core.checkpoints.download import download
 
+    shard_bytes = _size(shard_size)
+
     def fetch(found: Checkpoint) -> tuple[Path, tuple[Path, ...]]:
         into = folder or Path(found.id)
         with _progress(session, "downloading") as advance:
-            return into, download(session.workspace.blobs, found, into, advance)
+            blobs = session.workspace.blobs
+            return into, download(blobs, found, into, advance, shard_bytes=shard_bytes)
 
     found, (into, files) = _with_newest(session, checkpoint, fetch)
     if as_json:
@@ -165,6 +179,15 @@ def delete(session: Session, checkpoint: str, yes: bool) -> None:
         click.confirm(f"Delete {said}?", abort=True, err=True)
     freed = delete(session.workspace.blobs, session.store, found, clock=session.clock)
     session.note(f"{found.id} is deleted: {text.size(freed)} freed.")
+
+
+def _size(text: str) -> int:
+    from burst.core.units import parse_size
+
+    try:
+        return max(1, parse_size(text))
+    except ValueError as error:
+        raise click.BadParameter(str(error), param_hint="--shard-size") from error
 
 
 def _find(session: Session, ref: str) -> Checkpoint:

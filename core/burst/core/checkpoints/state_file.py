@@ -6,6 +6,7 @@ The tree is plain JSON but for marks, `{"$": [kind, ...]}`, which the harness ma
 
 from __future__ import annotations
 
+import base64
 import json
 from collections.abc import Iterator
 from typing import Any
@@ -14,6 +15,8 @@ from pydantic import BaseModel, ConfigDict, ValidationError
 
 from burst.core.checkpoints.manifest import Damaged
 from burst.core.model import Json
+
+_HOLDERS = ("tensor", "parameter", "array", "long bytes", "long bytearray")
 
 
 class TensorRef(BaseModel):
@@ -60,12 +63,50 @@ class StateFile(BaseModel):
 
 
 def state_dicts(tree: Json) -> list[dict[str, int]]:
-    """The models of a shared tree (`tree.models`), each as parameter name → tensor index.
+    """The models of a shared tree, each as parameter name → tensor index: those of a trial class
+    (`tree.models`), or, of a script, whatever in its state is the state dict of a module.
 
     Names are those of the model's `state_dict`; what is no tensor (extra state) is left out.
     """
     models = tree.get("models") if isinstance(tree, dict) else None
-    return [dict(_tensors(model, "")) for model in models] if isinstance(models, list) else []
+    found = models if isinstance(models, list) else _modules(tree)
+    return [dict(_tensors(model, "")) for model in found]
+
+
+def bytes_at(node: Json) -> bytes | int | None:
+    """The bytes that a node of a tree stands for: themselves, or, of long ones, the index of the
+    tensor that holds them; None if it is anything else."""
+    kind, parts = _mark(node)
+    if kind == "bytes":
+        return base64.b64decode(parts[0])
+    return int(parts[0]) if kind == "long bytes" else None
+
+
+def tensor_indices(node: Json) -> Iterator[int]:
+    """The tensors that a tree points to, as often as it does."""
+    kind, parts = _mark(node)
+    if kind in _HOLDERS:
+        yield parts[0]
+    below = node if isinstance(node, list) else parts if kind is not None else ()
+    if isinstance(node, dict) and kind is None:
+        below = list(node.values())
+    for item in below:
+        if isinstance(item, dict | list):
+            yield from tensor_indices(item)
+
+
+def _modules(node: Json) -> Iterator[Json]:
+    """Below a node, the state dicts of modules: the only ordered dicts with versions in them."""
+    kind, parts = _mark(node)
+    if kind == "ordered" and parts[1] is not None:
+        yield node
+        return
+    below: Any = node if isinstance(node, list) else parts
+    if isinstance(node, dict) and kind is None:
+        below = node.values()
+    for item in below:
+        if isinstance(item, dict | list):
+            yield from _modules(item)
 
 
 def _tensors(node: Json, name: str) -> Iterator[tuple[str, int]]:

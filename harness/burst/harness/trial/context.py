@@ -16,6 +16,7 @@ from burst.harness.determinism import Mode
 from burst.harness.errors import TrialError, did_you_mean
 from burst.harness.interpolate import lookup
 from burst.harness.session import Session
+from burst.harness.trial.exports import tokenizer_files
 from burst.harness.trial.lr_scheduler import LRScheduler, StepMode
 from burst.harness.trial.models import Models, distribute, to_device
 from burst.harness.trial.optimizers import ClipGrads, Optimizers, WrappedOptimizer
@@ -55,6 +56,8 @@ class PyTorchTrialContext:
         self.schedulers: list[tuple[LRScheduler, WrappedOptimizer]] = []
         self.scalers: list[torch.amp.GradScaler] = []
         self.reducers: list[WrappedReducer] = []
+        self.tokenizer_files: dict[str, bytes] = {}
+        """By name: kept in checkpoints for those who load the model elsewhere."""
         self.scale_epoch: int | None = None
         self.batch = 0
         """Batches trained so far: the index of the batch in progress."""
@@ -134,6 +137,16 @@ class PyTorchTrialContext:
         reducer.reset()
         self.reducers.append(WrappedReducer(reducer, name, for_training, for_validation))
         return reducer
+
+    def register_tokenizer(self, tokenizer: Any) -> Any:
+        """Keep a tokenizer (or processor) of transformers in checkpoints, as it is now, so that
+        `burst checkpoint download` writes it beside the model; returns it.
+
+        Raises:
+            TrialError: it does not write files, or too large ones.
+        """
+        self.tokenizer_files.update(tokenizer_files(tokenizer))
+        return tokenizer
 
     # --- training ---------------------------------------------------------------------------
 

@@ -20,6 +20,7 @@ from burst.harness.errors import TrialError
 from burst.harness.trial import optimizer_state
 from burst.harness.trial.callbacks import PyTorchCallback
 from burst.harness.trial.context import PyTorchTrialContext
+from burst.harness.trial.exports import export_of
 from burst.harness.trial.metrics import TrainingMetrics
 
 
@@ -31,6 +32,7 @@ class TrialState:
     callbacks: Mapping[str, PyTorchCallback]
     metrics: TrainingMetrics
     source: BatchSource
+    _exported: dict[str, Any] | None = None
 
     def shared(self) -> dict[str, Any]:
         """What every rank holds alike."""
@@ -44,7 +46,17 @@ class TrialState:
             "scalers": [scaler.state_dict() for scaler in context.scalers],
             "callbacks": {name: each.state_dict() for name, each in self.callbacks.items()},
             "batch": context.batch,
+            "exports": self._exports(),
         }
+
+    def _exports(self) -> dict[str, Any]:
+        """What others need to load the models; looked at once, as it does not change in training."""
+        if self._exported is None:
+            self._exported = {
+                "models": [export_of(model) for model in self.context.models],
+                "tokenizer": self.context.tokenizer_files,
+            }
+        return self._exported
 
     def own(self) -> dict[str, Any]:
         """What this rank alone holds. The random states are taken last."""
