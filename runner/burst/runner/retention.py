@@ -3,14 +3,18 @@
 A checkpoint is kept if it is among the `experiment_best` by the searcher's metric, or among the
 `trial_best` of its trial (both count only checkpoints at a validation), or among the
 `trial_latest` of its trial. Whatever the numbers say, a pinned or protected one is kept, and so is
-the newest of a trial that is not over, which it would continue from.
+what a trial that is not over would continue from.
+
+One that lies on a node's own disk alone takes the place of none that outlives nodes: it is counted
+among all, and those that outlive nodes are counted once more among themselves.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Collection, Iterable
+from collections.abc import Collection, Iterable, Sequence
 
+from burst.core.checkpoints.delete import indispensable, restorable
 from burst.core.config.experiment import Keep
 from burst.core.model import Checkpoint
 
@@ -40,15 +44,19 @@ def retained(
         (each for each in good if metric in each.metrics),
         key=lambda each: (*_rank(each.metrics[metric], smaller_is_better), each.created, each.id),
     )
-    kept |= {each.id for each in validated[: keep.experiment_best]}
-    newest_first = sorted(good, key=lambda each: (each.batches, each.id), reverse=True)
+    kept |= _first(validated, keep.experiment_best)
     for trial in {each.trial for each in good}:
-        latest = [each.id for each in newest_first if each.trial == trial]
-        best = [each.id for each in validated if each.trial == trial]
-        kept |= {*latest[: keep.trial_latest], *best[: keep.trial_best]}
+        latest = restorable([each for each in good if each.trial == trial])
+        best = [each for each in validated if each.trial == trial]
+        kept |= _first(latest, keep.trial_latest) | _first(best, keep.trial_best)
         if trial in open_trials:
-            kept.add(latest[0])
+            kept |= {each.id for each in indispensable(latest)}
     return frozenset(kept)
+
+
+def _first(ranked: Sequence[Checkpoint], count: int) -> set[str]:
+    lasting = [each for each in ranked if each.durable]
+    return {each.id for each in (*ranked[:count], *lasting[:count])}
 
 
 def _rank(value: float, smaller_is_better: bool) -> tuple[bool, float]:

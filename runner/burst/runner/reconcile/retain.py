@@ -4,9 +4,13 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Sequence
+from contextlib import suppress
 
-from burst.core.checkpoints.delete import delete
-from burst.core.errors import BurstError
+from pydantic import ValidationError
+
+from burst.core.checkpoints.delete import delete, finish
+from burst.core.checkpoints.uses import users
+from burst.core.errors import BurstError, Refused
 from burst.core.model import Checkpoint, Experiment, Model, Trial
 from burst.core.states import is_terminal
 from burst.runner.enforce import config_of
@@ -25,19 +29,25 @@ def reconcile_retention(ctx: Context, view: View) -> float | None:
             continue
         everyone = config_of(experiment).checkpoints.keep.experiment_best > 0
         trials = ctx.store.children(Trial, experiment.id) if everyone else [trial]
-        _apply(ctx, experiment, trials)
-        ctx.swept[trial.id] = trial.checkpoint
+        if _apply(ctx, experiment, trials):
+            ctx.swept[trial.id] = trial.checkpoint
     live = {trial.id for trial in view.trials}
     ctx.swept = {id: checkpoint for id, checkpoint in ctx.swept.items() if id in live}
     return None
 
 
 def retain_all(ctx: Context, experiment: Experiment) -> None:
-    """Apply retention to the whole experiment. Idempotent."""
-    _apply(ctx, experiment, ctx.store.children(Trial, experiment.id))
+    """Apply retention to the whole experiment, and finish what removals have left. Idempotent."""
+    trials = ctx.store.children(Trial, experiment.id)
+    _apply(ctx, experiment, trials)
+    for trial in trials:
+        records = ctx.store.children(Checkpoint, trial.id)
+        if any(record.deleted is not None and _lay_on_a_node(record) for record in records):
+            _finish(ctx, trial, records)
 
 
-def _apply(ctx: Context, experiment: Experiment, trials: Sequence[Trial]) -> None:
+def _apply(ctx: Context, experiment: Experiment, trials: Sequence[Trial]) -> bool:
+    """Whether everything went that should."""
     config = config_of(experiment)
     there = [
         checkpoint
@@ -45,33 +55,49 @@ def _apply(ctx: Context, experiment: Experiment, trials: Sequence[Trial]) -> Non
         for checkpoint in ctx.store.children(Checkpoint, trial.id)
         if checkpoint.deleted is None
     ]
-    if not there:
-        return
     kept = retained(
         there,
         config.checkpoints.keep,
         metric=config.searcher.metric,
         smaller_is_better=config.searcher.smaller_is_better,
         open_trials={trial.id for trial in trials if not is_terminal(trial.state)},
-        protected=_protected(ctx),
+        protected=_protected(ctx, there) if there else (),
     )
-    for checkpoint in there:
-        if checkpoint.id not in kept:
-            _remove(ctx, checkpoint)
+    return all([_remove(ctx, each) for each in there if each.id not in kept])
 
 
-def _protected(ctx: Context) -> set[str]:
+def _protected(ctx: Context, there: Sequence[Checkpoint]) -> set[str]:
     """Checkpoints of the registry, and those that live experiments start from."""
     found = {id for model in ctx.store.children(Model, "") for id in model.versions}
+    found |= {checkpoint.id for checkpoint in there if users(ctx.store, checkpoint)}
     for experiment in ctx.store.live(Experiment):
-        start = config_of(experiment).start
-        found |= {start.checkpoint} if start is not None else set()
+        with suppress(ValidationError):  # of a newer burst, which has noted its source
+            start = config_of(experiment).start
+            found |= {start.checkpoint} if start is not None else set()
     return found
 
 
-def _remove(ctx: Context, checkpoint: Checkpoint) -> None:
+def _remove(ctx: Context, checkpoint: Checkpoint) -> bool:
     try:
         freed = delete(ctx.ws.blobs, ctx.store, checkpoint, clock=ctx.clock)
         log.info("checkpoint %s removed, %d bytes freed", checkpoint.id, freed)
-    except BurstError as error:
+    except Refused as error:
         log.warning("checkpoint %s stays: %s", checkpoint.id, error.what)
+    except BurstError as error:
+        log.warning("checkpoint %s is not removed whole yet: %s", checkpoint.id, error.what)
+        ctx.failed = True
+        return False
+    return True
+
+
+def _finish(ctx: Context, trial: Trial, records: Sequence[Checkpoint]) -> None:
+    gone = [record for record in records if record.deleted is not None]
+    try:
+        finish(ctx.ws.blobs, ctx.store, trial.id, also=gone)
+    except BurstError as error:
+        log.warning("files of deleted checkpoints of %s stay: %s", trial.id, error.what)
+
+
+def _lay_on_a_node(record: Checkpoint) -> bool:
+    """Then what other checkpoints needed was not always to be read from here."""
+    return any(not copy.durable for copy in record.copies)
