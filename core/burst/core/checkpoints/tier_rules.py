@@ -6,7 +6,7 @@ from collections.abc import Collection, Sequence
 
 from burst.core.checkpoints.delete import restorable
 from burst.core.launch import Tier
-from burst.core.model import Checkpoint, Copy, Lengths
+from burst.core.model import Checkpoint, Lengths
 
 _HAIR = 1e-9  # epochs are fractions, and 0.1 * 3 is not 0.3
 
@@ -44,29 +44,9 @@ def _left_behind(record: Checkpoint, others: Sequence[Checkpoint]) -> bool:
     )
 
 
-def with_copy(record: Checkpoint, copy: Copy, order: Sequence[str]) -> Checkpoint:
-    """`record` with one more tier that holds it; `url` is the one that is lost last.
-
-    Args:
-        order: the URLs of the tiers, fastest first.
-    """
-    others = [each for each in record.copies if (each.url, each.node) != (copy.url, copy.node)]
-    return _holding(record, [*others, copy], order)
-
-
-def without_copy(record: Checkpoint, url: str, node: str, order: Sequence[str]) -> Checkpoint:
-    """`record` without the copy in one tier."""
-    kept = [each for each in record.copies if (each.url, each.node) != (url, node)]
-    return _holding(record, kept, order)
-
-
-def _holding(record: Checkpoint, copies: Sequence[Copy], order: Sequence[str]) -> Checkpoint:
-    def slowness(copy: Copy) -> tuple[bool, int]:
-        return copy.durable, order.index(copy.url) if copy.url in order else len(order)
-
-    ordered = tuple(sorted(copies, key=slowness))
-    url = ordered[-1].url if ordered else record.url
-    return record.model_copy(update={"copies": ordered, "url": url})
+def outlives(record: Checkpoint, *, apart: str) -> bool:
+    """Whether a tier other than the one at `apart` holds it that outlives its node."""
+    return any(copy.durable and copy.url != apart for copy in record.copies)
 
 
 def surplus(records: Sequence[Checkpoint], held: Collection[str], tier: Tier) -> list[Checkpoint]:
@@ -74,19 +54,19 @@ def surplus(records: Sequence[Checkpoint], held: Collection[str], tier: Tier) ->
 
     Beyond the newest `tier.keep` it still keeps: the only durable copy of one; and, of those that
     no other place holds, what is pinned or was validated, since retention may keep it as the best.
-    What is deleted is always surplus, what is damaged never: retention decides about that.
+    Damaged and deleted ones are not counted, and not surplus: others remove them.
 
     Args:
         held: ids of the checkpoints whose manifests are in `tier`.
     """
+    if tier.keep is None:
+        return []
     there = [record for record in in_order(records) if record.id in held]
-    beyond = there[tier.keep :] if tier.keep is not None else []
-    gone = [record for record in records if record.deleted is not None and record.id in held]
-    return [*gone, *(record for record in beyond if _is_dispensable(record, tier))]
+    return [record for record in there[tier.keep :] if _is_dispensable(record, tier)]
 
 
 def _is_dispensable(record: Checkpoint, tier: Tier) -> bool:
-    if any(copy.durable and copy.url != tier.url for copy in record.copies):
+    if outlives(record, apart=tier.url):
         return True
     return not (tier.shared or record.pinned or record.metrics or record.durable)
 
@@ -106,5 +86,5 @@ def is_leftover(over: bool, records: Sequence[Checkpoint], held: Collection[str]
     here = next((record for record in good if record.id in held), None)
     if here is None:
         return True
-    safe = [r for r in good if any(copy.durable for copy in r.copies) or not r.copies]
-    return any(r.batches >= here.batches for r in safe) and (over or good[0].id not in held)
+    safe = any(each.durable and each.batches >= here.batches for each in good)
+    return safe and (over or good[0].id not in held)

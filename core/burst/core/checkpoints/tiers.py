@@ -5,9 +5,10 @@ to the first tier; `due` and `spread` bring them to slower ones; `find` and `sou
 fastest that has them; `prune` holds every tier to its measure.
 
     tiers = Tiers(spec.tiers or [Tier(url=spec.checkpoints_url)], node=spec.node, clock=clock)
-    ... write to tiers.first ...           record.copies = (tiers.first_copy(now),)
+    ... write to tiers.first, then commit the record with copies=(tiers.first_copy(now),) ...
     for tier in tiers.due(manifest, last=request.last):
-        record = tiers.with_copy(record, tiers.spread(manifest, tier))
+        copy = tiers.spread(manifest, tier)      # and note it in the record
+    tiers.prune(store, fence)
     for record in tiers.candidates(records):
         manifest = tiers.find(record)      # Elsewhere: try the next one
         reader = tiers.source(manifest)
@@ -23,14 +24,17 @@ from functools import partial
 from burst.core.blobs import open_blobs
 from burst.core.blobs.port import Blobs
 from burst.core.checkpoints import tier_rules
+from burst.core.checkpoints.delete import finish
 from burst.core.checkpoints.manifest import Damaged, Manifest
 from burst.core.checkpoints.tier_copy import copy_checkpoint
+from burst.core.checkpoints.tier_prune import hold_to_measure
 from burst.core.checkpoints.tier_reader import Elsewhere, Place, Source, Warn
 from burst.core.checkpoints.verify import read
 from burst.core.clock import Clock
-from burst.core.errors import BurstError, NotFound, Refused, Unreachable
+from burst.core.errors import BurstError, Fenced, NotFound, Refused, Unreachable
 from burst.core.launch import Tier
 from burst.core.model import Checkpoint, Copy, Lengths
+from burst.core.store.port import Fence, Store
 
 __all__ = ["Elsewhere", "Source", "Tiers"]
 
@@ -51,33 +55,40 @@ class Tiers:
         clock: Clock,
         opener: Opener = open_blobs,
         warn: Warn = _warn,
+        mends: bool = True,
     ) -> None:
-        """Opens the first tier; the others when they are first needed.
+        """Opens each tier when it is first needed.
 
         Args:
             tiers: fastest first; at least one.
             node: the id of the node that this process runs on.
             warn: is told, in words, of what went wrong without harm.
-
-        Raises:
-            UsageError: the URL of the first names no blobs.
-            Unreachable: the first cannot be opened.
+            mends: whether what is damaged in one tier, and intact in another, is written anew.
         """
         self._tiers = tuple(tiers)
         self._node = node
         self._clock = clock
         self._opener = opener
         self._warn = warn
+        self._mends = mends
         self._opened: dict[str, Blobs] = {}
         self._lock = threading.Lock()
         self._copied: dict[str, Lengths] = {}
         """By URL: how far the newest checkpoint was that is known to be there."""
         self._found: dict[str, Checkpoint] = {}
         """Records that `find` was asked about, by id."""
-        self.first: Blobs = self._open(self._tiers[0].url)
-        """Where saves are written."""
 
     # --- saving --------------------------------------------------------------------------------
+
+    @property
+    def first(self) -> Blobs:
+        """Where saves are written.
+
+        Raises:
+            UsageError: its URL names no blobs.
+            Unreachable: it cannot be opened.
+        """
+        return self._open(self._tiers[0].url)
 
     def first_copy(self, now: float) -> Copy:
         """The copy that a save has made, once its manifest is in the first tier.
@@ -119,10 +130,6 @@ class Tiers:
         self._copied[to.url] = manifest.done
         return self._copy(to, self._clock.now())
 
-    def with_copy(self, record: Checkpoint, copy: Copy) -> Checkpoint:
-        """`record` with one more tier that holds it; for the caller to commit. Pure."""
-        return tier_rules.with_copy(record, copy, [tier.url for tier in self._tiers])
-
     # --- restoring -----------------------------------------------------------------------------
 
     def candidates(self, records: Sequence[Checkpoint]) -> list[Checkpoint]:
@@ -150,9 +157,8 @@ class Tiers:
                 silent = silent or error
             except Damaged as error:
                 problems.append(f"{error.what} in {place.url}")
-                if isinstance(error.__cause__, NotFound):
-                    continue
-                damaged.append(place)
+                if not isinstance(error.__cause__, NotFound):
+                    damaged.append(place)
             else:
                 self._mend(damaged, record, manifest)
                 self._found[record.id] = record
@@ -180,6 +186,8 @@ class Tiers:
 
     def _mend(self, damaged: Sequence[Place], record: Checkpoint, manifest: Manifest) -> None:
         for place in damaged:
+            if not place.mended:
+                continue
             try:
                 place.open().put(record.manifest, manifest.encode())
             except BurstError as error:
@@ -204,16 +212,45 @@ class Tiers:
         nodes = [copy.node for copy in record.copies if copy.node not in ("", self._node)]
         return list(dict.fromkeys(nodes))
 
+    # --- keeping to measure --------------------------------------------------------------------
+
+    def prune(self, store: Store, fence: Fence) -> int:
+        """Hold every tier to its `keep`, and remove from this node's own disk what is deleted;
+        returns the bytes freed. Idempotent, and once interrupted the next call goes on.
+
+        It never takes the newest that a tier has, nor the only durable copy of a checkpoint, nor
+        files that other trials' checkpoints name. Call it when no `spread` is under way. A tier
+        that does not answer is told about and passed by.
+
+        Raises:
+            Fenced: if a newer allocation owns the trial.
+        """
+        freed = 0
+        for tier in self._tiers:
+            try:
+                blobs = self._open(tier.url)
+                if not tier.shared:
+                    freed += finish(blobs, store, fence.trial, tiers=[blobs])
+                if tier.keep is not None:
+                    node = "" if tier.shared else self._node
+                    freed += hold_to_measure(tier, blobs, store, fence, self._clock, node=node)
+            except Fenced:
+                raise
+            except BurstError as error:
+                self._warn(f"{tier.url} was not tidied: {error.what}")
+        return freed
+
     # --- places --------------------------------------------------------------------------------
 
     def _place(self, tier: Tier, *, kept: bool = True) -> Place:
         """A tier to read from.
 
         Args:
-            kept: whether it is given what it lacks, if it is this node's own.
+            kept: whether it is given what it lacks, if it is this node's own disk.
         """
         local = kept and not tier.shared
-        return Place(partial(self._open, tier.url), tier.url, local=local)
+        opener = partial(self._open, tier.url)
+        return Place(opener, tier.url, local=local, mended=self._mends)
 
     def _copy(self, tier: Tier, at: float) -> Copy:
         return Copy(url=tier.url, at=at, node="" if tier.shared else self._node)
