@@ -3,7 +3,8 @@
 `Optimizer.load_state_dict` casts floating-point state to the dtype of its parameter, which rounds
 float32 moments of a bfloat16 parameter. So state is put back by hand, with the dtype it was saved
 with, and placed as torch places it: a `step` counter stays on the CPU unless the optimizer is
-fused or capturable, everything else goes to its parameter's device.
+fused or capturable, everything else goes to its parameter's device, and what has the shape of a
+sharded parameter is sharded as it is.
 """
 
 from __future__ import annotations
@@ -13,6 +14,7 @@ from typing import Any
 
 import torch
 
+from burst.harness.checkpoints.shards import is_sharded, shard_like
 from burst.harness.errors import TrialError
 
 
@@ -63,6 +65,8 @@ def restore(optimizer: torch.optim.Optimizer, state: Mapping[str, Any]) -> None:
 
 def _place(name: str, value: Any, parameter: torch.Tensor, on_device: bool) -> Any:
     if isinstance(value, torch.Tensor):
+        if is_sharded(parameter) and value.shape == parameter.shape and not is_sharded(value):
+            value = shard_like(value, parameter)
         return value if name == "step" and not on_device else value.to(parameter.device)
     if isinstance(value, dict):
         return {k: _place(k, v, parameter, on_device) for k, v in value.items()}

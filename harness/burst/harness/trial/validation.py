@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import copy
 from collections.abc import Generator, Iterator, Mapping
 from contextlib import closing, contextmanager
+from itertools import count
 from typing import Any
 
 import torch
@@ -64,7 +66,8 @@ class Validation:
 
     def _by_batches(self) -> dict[str, float]:
         gang, outputs, weighed = self._context.distributed, [], []
-        with closing(self._batches(gang.rank, gang.size)) as batches:
+        with closing(self._batches(gang.rank, gang.size)) as own:
+            batches = self._in_step(own) if self._context.models.sharded else own
             for index, batch in enumerate(batches):
                 with self._context.autocast():
                     output = self._trial.evaluate_batch(batch, index)
@@ -79,8 +82,41 @@ class Validation:
         ]
         return reduce_outputs(whole, self._trial.evaluation_reducer())
 
+    def _in_step(self, own: Iterator[Any]) -> Iterator[Any]:
+        """This rank's batches, for as long as any rank has one: forward of a sharded model needs
+        all of them. A rank that is through evaluates its first one again, for nothing."""
+        gang, first = self._context.distributed, None
+        for index in count():
+            batch = next(own, None)
+            if not any(gang.allgather(batch is not None)):
+                return
+            if batch is not None:
+                first = batch if first is None else first
+                yield batch
+                continue
+            if first is None:
+                with closing(self._batches(0, 1)) as every:
+                    first = next(every)
+            with self._held_reducers(), self._context.autocast():
+                self._trial.evaluate_batch(first, index)
+
+    @contextmanager
+    def _held_reducers(self) -> Iterator[None]:
+        """Let what reducers are given in the block count for nothing."""
+        held = [(w.reducer, copy.deepcopy(w.reducer.state_dict())) for w in self._context.reducers]
+        yield
+        for reducer, state in held:
+            reducer.reset()
+            reducer.load_state_dict(state)
+
     def _in_full(self) -> dict[str, float]:
         gang = self._context.distributed
+        if self._context.models.sharded and gang.size > 1:
+            raise TrialError(
+                "evaluate_full_dataset runs on rank 0 alone, which has a part of the model",
+                why="the model is sharded, and its forward needs all ranks",
+                mend="define evaluate_batch instead",
+            )
         metrics: dict[str, float] | None = None
         if gang.rank == 0:
             with self._context.autocast():
