@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Collection, Sequence
 
 from burst.core.blobs.port import Blobs
-from burst.core.checkpoints.delete import delete
+from burst.core.checkpoints.delete import delete, restorable
 from burst.core.checkpoints.evict import evict
 from burst.core.checkpoints.manifest import manifest_key, owner_of, trial_folder
-from burst.core.checkpoints.tier_rules import in_order, outlives, surplus
+from burst.core.checkpoints.tier_rules import outlives, surplus
 from burst.core.clock import Clock
 from burst.core.errors import Refused
 from burst.core.launch import Tier
@@ -60,6 +60,6 @@ def _held(blobs: Blobs, trial: str) -> set[str]:
 
 def _newer(records: Sequence[Checkpoint], staying: Collection[str]) -> set[str]:
     """Those before the last that stays: what there is of them may be on its way to the tier."""
-    ordered = [record.id for record in in_order(records)]
+    ordered = [record.id for record in restorable(records)]
     last = max((ordered.index(id) for id in ordered if id in staying), default=0)
     return set(ordered[:last])

@@ -27,23 +27,6 @@ def is_due(tier: Tier, done: Lengths, copied: Lengths | None, *, forced: bool = 
     return passed >= tier.every.amount * (1 - _HAIR)
 
 
-def in_order(records: Sequence[Checkpoint]) -> list[Checkpoint]:
-    """What a trial could continue from, the one to try first coming first: newest by batches.
-
-    Those that a later attempt has left behind come last. Such are at or beyond a checkpoint of a
-    later attempt: that attempt began before them, because they could not be read where it ran, and
-    its metrics have replaced what was reported on the way to them.
-    """
-    good = restorable(records)
-    return sorted(good, key=lambda record: _left_behind(record, good))
-
-
-def _left_behind(record: Checkpoint, others: Sequence[Checkpoint]) -> bool:
-    return any(
-        other.attempt > record.attempt and other.batches <= record.batches for other in others
-    )
-
-
 def outlives(record: Checkpoint, *, apart: str) -> bool:
     """Whether a tier other than the one at `apart` holds it that outlives its node."""
     return any(copy.durable and copy.url != apart for copy in record.copies)
@@ -61,7 +44,7 @@ def surplus(records: Sequence[Checkpoint], held: Collection[str], tier: Tier) ->
     """
     if tier.keep is None:
         return []
-    there = [record for record in in_order(records) if record.id in held]
+    there = [record for record in restorable(records) if record.id in held]
     return [record for record in there[tier.keep :] if _is_dispensable(record, tier)]
 
 
@@ -82,7 +65,7 @@ def is_leftover(over: bool, records: Sequence[Checkpoint], held: Collection[str]
         records: all checkpoints of the trial.
         held: ids of those whose manifests are on the disk.
     """
-    good = in_order(records)
+    good = restorable(records)
     here = next((record for record in good if record.id in held), None)
     if here is None:
         return True

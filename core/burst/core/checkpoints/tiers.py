@@ -24,7 +24,7 @@ from functools import partial
 from burst.core.blobs import open_blobs
 from burst.core.blobs.port import Blobs
 from burst.core.checkpoints import tier_rules
-from burst.core.checkpoints.delete import finish
+from burst.core.checkpoints.delete import finish, restorable
 from burst.core.checkpoints.manifest import Damaged, Manifest
 from burst.core.checkpoints.tier_copy import copy_checkpoint
 from burst.core.checkpoints.tier_prune import hold_to_measure
@@ -134,7 +134,7 @@ class Tiers:
 
     def candidates(self, records: Sequence[Checkpoint]) -> list[Checkpoint]:
         """What the trial could continue from, the one to try first coming first. Pure."""
-        return tier_rules.in_order(records)
+        return restorable(records)
 
     def find(self, record: Checkpoint) -> Manifest:
         """The manifest of a checkpoint, from the fastest place that has it; a damaged one in a
