@@ -49,7 +49,7 @@ def late_at(trial: Trial) -> float | None:
 def is_late(trial: Trial, now: float) -> bool:
     """Whether the next checkpoint should have come long ago."""
     at = late_at(trial)
-    return at is not None and (now > at or trial.checkpoint_late == mark_of(trial))
+    return at is not None and (now >= at or trial.checkpoint_late == mark_of(trial))
 
 
 def mark_of(trial: Trial) -> str:
@@ -64,7 +64,7 @@ def alarm(trial: Trial, now: float) -> str:
         return ""
     age = checkpoint_age(trial, now) or 0.0
     about = f"one is due about every {_rough(expected)}"
-    if age <= (allowed_age(trial) or 0.0):  # a clock was set, so no age can be told
+    if age < (allowed_age(trial) or 0.0):  # a clock was set, so no age can be told
         text = f"no checkpoint came for more than twice its time; {about}"
     elif trial.checkpoint_at is None:
         text = f"it has trained for {_rough(age)} without a checkpoint, and {about}"

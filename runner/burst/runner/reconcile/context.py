@@ -63,6 +63,17 @@ def _guard(store: Store, pool: str) -> Lease:
     return store.find(Lease, id) or Lease(id=id)
 
 
+@dataclass(frozen=True)
+class Seen:
+    """What was seen of something that should change, and since when by one's own clock."""
+
+    mark: str
+    since: float
+    """On the clock that never goes back."""
+    from_the_start: bool
+    """Whether it was seen to become this; else it may have been so for long."""
+
+
 @dataclass
 class Context:
     """One runner's own: it may be lost at any time, and all that follows is waiting again."""
@@ -73,6 +84,8 @@ class Context:
     observer: Observer
     swept: dict[str, str] = field(default_factory=dict)
     """By trial: the checkpoint after which retention was applied."""
+    seen: dict[str, Seen] = field(default_factory=dict)
+    """By running trial: its newest checkpoint."""
     again: bool = False
     """Whether something changed that another reconciler should see at once."""
     failed: bool = False

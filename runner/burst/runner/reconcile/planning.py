@@ -75,6 +75,7 @@ class _Acting:
             token=trial.token + 1,
             attempts=trial.attempts + 1,
             pool=start.pool,
+            training_since=None,
             wait=None,
             wait_until=None,
             wanted=None,

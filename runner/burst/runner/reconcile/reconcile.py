@@ -14,6 +14,7 @@ from burst.core.states import NodeState
 from burst.runner.reconcile.allocations import reconcile_allocations
 from burst.runner.reconcile.context import Context, View
 from burst.runner.reconcile.experiments import reconcile_experiments
+from burst.runner.reconcile.lateness import reconcile_lateness
 from burst.runner.reconcile.nodes import launch, reconcile_nodes
 from burst.runner.reconcile.planning import reconcile_planning
 from burst.runner.reconcile.retain import reconcile_retention
@@ -64,4 +65,5 @@ _PARTS: tuple[Part, ...] = (
     reconcile_experiments,
     _plan_and_launch,
     reconcile_retention,
+    reconcile_lateness,
 )
