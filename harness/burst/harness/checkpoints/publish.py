@@ -6,6 +6,7 @@ from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass
 
 from burst.core.checkpoints import damage
+from burst.core.checkpoints.delete import restorable
 from burst.core.checkpoints.lend import held_at
 from burst.core.errors import Conflict, Fenced
 from burst.core.model import Checkpoint, Copy, Event, Trial
@@ -187,9 +188,7 @@ def _succeeded(trial: Trial, checkpoint: Checkpoint) -> Trial:
 
 def _is_newer(store: Store, checkpoint: Checkpoint, trial: Trial) -> bool:
     newest = store.find(Checkpoint, trial.checkpoint) if trial.checkpoint else None
-    if newest is None or newest.deleted is not None or newest.damaged:
-        return True
-    return (checkpoint.batches, checkpoint.id) > (newest.batches, newest.id)
+    return restorable([checkpoint, *([newest] if newest else [])])[:1] == [checkpoint]
 
 
 def _with_copies(record: Checkpoint, copies: Collection[Copy]) -> Checkpoint:
