@@ -11,7 +11,7 @@ for ref, live in zip(state.tensors, targets(state, into)):
 
 from __future__ import annotations
 
-from burst.harness.checkpoints.shards_layout import is_sharded, local_of, shard_like
+from burst.harness.checkpoints.shards_layout import is_sharded, local_of, shard_like, spread
 from burst.harness.checkpoints.shards_read import (
     Like,
     Move,
@@ -36,6 +36,7 @@ __all__ = [
     "owned_by",
     "scatter",
     "shard_like",
+    "spread",
     "targets",
     "undivided",
     "wanted",

@@ -21,10 +21,10 @@ from burst.harness.checkpoints.shards_boxes import Box, whole
 _MODULE = "torch.distributed.tensor"
 
 
-def is_sharded(tensor: torch.Tensor) -> bool:
+def is_sharded(value: object) -> bool:
     """Whether it is a DTensor, whose elements lie on several ranks."""
     module = sys.modules.get(_MODULE)
-    return module is not None and isinstance(tensor, module.DTensor)
+    return module is not None and isinstance(value, module.DTensor)
 
 
 def local_of(tensor: torch.Tensor) -> torch.Tensor:
@@ -115,12 +115,13 @@ def shard_like(tensor: torch.Tensor, like: torch.Tensor) -> torch.Tensor:
 def spread(local: torch.Tensor, like: torch.Tensor) -> torch.Tensor:
     """The DTensor whose part on this rank is `local`, spread as `like` is."""
     sharded: Any = like
-    made: torch.Tensor = type(sharded).from_local(
-        local,
-        sharded.device_mesh,
-        sharded.placements,
-        run_check=False,
-        shape=sharded.shape,
-        stride=sharded.stride(),
-    )
-    return made.detach()
+    with torch.no_grad():
+        made: torch.Tensor = type(sharded).from_local(
+            local,
+            sharded.device_mesh,
+            sharded.placements,
+            run_check=False,
+            shape=sharded.shape,
+            stride=sharded.stride(),
+        )
+    return made

@@ -255,6 +255,8 @@ def _share(parts: Sequence[tuple[_Part, int]], copy: int, copies: int) -> Iterat
 def _chunk(part: _Part, tensor: torch.Tensor) -> Chunk:
     data = local_of(tensor)
     offsets, sizes = part.box
-    if part.start is not None:
+    if not math.prod(sizes):
+        data = data.new_empty(sizes)  # the shards of such a tensor have shapes of their own
+    elif part.start is not None:
         data = data.narrow(0, part.start[0], sizes[0])
     return Chunk(part.tensor, offsets, sizes, data)

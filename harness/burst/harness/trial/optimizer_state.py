@@ -14,12 +14,18 @@ from typing import Any
 
 import torch
 
-from burst.harness.checkpoints.shards import is_sharded, shard_like
+from burst.harness.checkpoints.shards import Like, is_sharded, shard_like
 from burst.harness.errors import TrialError
 
 
 def capture(optimizer: torch.optim.Optimizer) -> dict[str, Any]:
     return optimizer.state_dict()
+
+
+def likenesses(optimizer: torch.optim.Optimizer) -> dict[int, Like]:
+    """By the numbers that `capture` gives to parameters: what their states will be sharded as."""
+    parameters = (p for group in optimizer.param_groups for p in group["params"])
+    return {number: Like(parameter) for number, parameter in enumerate(parameters)}
 
 
 def restore(optimizer: torch.optim.Optimizer, state: Mapping[str, Any]) -> None:

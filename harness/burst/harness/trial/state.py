@@ -7,6 +7,7 @@ middle of an accumulation: a drain never has to wait for the end of one.
 
 from __future__ import annotations
 
+from collections import OrderedDict
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
@@ -15,6 +16,7 @@ import torch
 from torch import nn
 
 from burst.harness.checkpoints import rng
+from burst.harness.checkpoints.shards import is_sharded, local_of, shard_like, spread
 from burst.harness.data.port import BatchSource
 from burst.harness.errors import TrialError
 from burst.harness.trial import optimizer_state
@@ -50,7 +52,7 @@ class TrialState:
         }
 
     def _exports(self) -> dict[str, Any]:
-        """What others need to load the models; looked at once, as it does not change in training."""
+        """What others need to load the models; looked at once, as training does not change it."""
         if self._exported is None:
             self._exported = {
                 "models": [export_of(model) for model in self.context.models],
@@ -72,8 +74,20 @@ class TrialState:
             "rng": rng.capture(),
         }
 
+    def into(self) -> dict[str, Any]:
+        """The tensors to restore into, in the shape of `shared`: models are filled where they
+        are, and states that optimizers have not made yet are sharded as their parameters."""
+        return {
+            "models": [model.state_dict(keep_vars=True) for model in self.context.models],
+            "optimizers": [
+                {"state": optimizer_state.likenesses(wrapped.optimizer)}
+                for wrapped in self.context.optimizers
+            ],
+        }
+
     def load_shared(self, state: Mapping[str, Any]) -> None:
-        """Put back the half that all ranks hold alike.
+        """Put back the half that all ranks hold alike. What lies in the models' own tensors
+        already, as `into` gave them, is not copied again; what is whole is sharded as they are.
 
         Raises:
             TrialError: if the trial's code no longer makes what was saved.
@@ -135,13 +149,31 @@ def load_model(model: nn.Module, saved: Mapping[str, Any]) -> None:
         TrialError: if the model is another one than was saved.
     """
     try:
-        model.load_state_dict(saved, strict=True)
+        model.load_state_dict(_sharded_as(model, saved), strict=True)
     except RuntimeError as error:
         raise TrialError(
             f"the checkpoint does not fit the model {type(model).__name__}",
             why=str(error),
             mend="the code or the hyperparameters changed: start a new trial",
         ) from None
+
+
+def _sharded_as(model: nn.Module, saved: Mapping[str, Any]) -> Mapping[str, Any]:
+    """A saved model with whole tensors cut to shards where the live ones are."""
+    live = model.state_dict(keep_vars=True)
+    cut = {
+        name: shard_like(value, live[name])
+        for name, value in saved.items()
+        if isinstance(value, torch.Tensor)
+        and not is_sharded(value)
+        and is_sharded(live.get(name))
+        and value.shape == live[name].shape
+    }
+    if not cut:
+        return saved
+    out = OrderedDict(saved, **cut)
+    out._metadata = getattr(saved, "_metadata", None)  # type: ignore[attr-defined]
+    return out
 
 
 def _same_number(what: str, saved: list[Any], now: int) -> None:
@@ -171,7 +203,7 @@ def _set_modes(model: nn.Module, modes: Mapping[str, list[str]]) -> None:
 def _gradients(model: nn.Module) -> dict[str, Any]:
     gradients = ((name, p.grad) for name, p in model.named_parameters())
     return {
-        name: _parts_of(gradient) if gradient.is_sparse else gradient
+        name: _parts_of(gradient) if gradient.is_sparse else local_of(gradient)
         for name, gradient in gradients
         if gradient is not None
     }
@@ -182,6 +214,8 @@ def _set_gradients(model: nn.Module, gradients: Mapping[str, Any]) -> None:
         gradient = gradients.get(name)
         if isinstance(gradient, Mapping):
             gradient = _sparse_of(gradient)
+        elif gradient is not None and is_sharded(parameter):
+            gradient = spread(gradient.to(parameter.device), parameter)
         parameter.grad = None if gradient is None else gradient.to(parameter.device)
 
 
