@@ -14,10 +14,12 @@ from pathlib import Path
 
 from burst.core.blobs.port import BlobInfo, Blobs
 from burst.core.checkpoints.manifest import Damaged, FileEntry, Manifest, manifest_key
-from burst.core.errors import BurstError, NotFound, Refused, Unreachable
+from burst.core.errors import BurstError, NotFound, Refused, StoreError, Unreachable
 
 Warn = Callable[[str], None]
-PAGE = mmap.PAGESIZE
+SILENT = (Unreachable, Refused, StoreError)
+"""What blobs raise that cannot be used now, which says nothing of what they hold."""
+_PAGE = mmap.PAGESIZE
 
 
 class Elsewhere(BurstError):
@@ -71,7 +73,7 @@ class Source:
         Raises:
             Damaged: if no place has the file intact.
             Elsewhere: if none that can be reached has, and others may.
-            Unreachable: if a place that may have it did not answer.
+            Unreachable, Refused, StoreError: if a place that may have it cannot be used now.
         """
         entry = self._entry(key)
         target = buffer if len(buffer) >= entry.size else memoryview(aligned(entry.size))
@@ -85,7 +87,7 @@ class Source:
         """The verified bytes of a file; they lie in `buffer` if one is given that is large enough.
 
         Raises:
-            Damaged, Elsewhere, Unreachable: as `read_into`.
+            Damaged, Elsewhere, Unreachable, …: as `read_into`.
         """
         if buffer is None or len(buffer) < entry.size:
             buffer = memoryview(aligned(entry.size))
@@ -120,7 +122,7 @@ class Source:
                 problem = _read_one(place.open(), entry, buffer)
             except NotFound:
                 problem, missing = f"{entry.key} is missing", True
-            except (Unreachable, Refused) as error:
+            except SILENT as error:
                 silent = silent or error
                 self._tell_once(f"{place.url} is passed by: {error.what}", error.why)
                 continue
@@ -196,7 +198,7 @@ class Source:
 
 def aligned(size: int) -> mmap.mmap:
     """Memory on a page boundary, with room for a page more than `size` bytes."""
-    return mmap.mmap(-1, (size // PAGE + 2) * PAGE)
+    return mmap.mmap(-1, (size // _PAGE + 2) * _PAGE)
 
 
 def _read_one(blobs: Blobs, entry: FileEntry, buffer: memoryview) -> str:

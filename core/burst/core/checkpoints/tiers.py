@@ -28,10 +28,10 @@ from burst.core.checkpoints.delete import finish, restorable
 from burst.core.checkpoints.manifest import Damaged, Manifest
 from burst.core.checkpoints.tier_copy import copy_checkpoint
 from burst.core.checkpoints.tier_prune import hold_to_measure
-from burst.core.checkpoints.tier_reader import Elsewhere, Place, Source, Warn
+from burst.core.checkpoints.tier_reader import SILENT, Elsewhere, Place, Source, Warn
 from burst.core.checkpoints.verify import read
 from burst.core.clock import Clock
-from burst.core.errors import BurstError, Fenced, NotFound, Refused, Unreachable
+from burst.core.errors import BurstError, Fenced, NotFound
 from burst.core.launch import Tier
 from burst.core.model import Checkpoint, Copy, Lengths
 from burst.core.store.port import Fence, Store
@@ -144,7 +144,7 @@ class Tiers:
             Elsewhere: if it is on the disks of other nodes alone. That is no damage: try the next
                 older one, and leave the record as it is.
             Damaged: if no place has it intact.
-            Unreachable, Refused: if a place that may have it did not answer, or refused.
+            Unreachable, Refused, StoreError: if a place that may have it cannot be used now.
             BurstError: if a newer burst wrote it.
         """
         problems: list[str] = []
@@ -153,7 +153,7 @@ class Tiers:
         for place in self._places(record):
             try:
                 manifest = read(place.open(), record)
-            except (Unreachable, Refused) as error:
+            except SILENT as error:
                 silent = silent or error
             except Damaged as error:
                 problems.append(f"{error.what} in {place.url}")
