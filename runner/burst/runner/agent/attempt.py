@@ -12,18 +12,20 @@ from burst.core.launch import Outcome, first_failure, is_connected, names_class
 from burst.core.model import Allocation, Drain, DrainCause, Exit, ExitKind, Failure
 from burst.core.states import AllocationState, Reason
 from burst.runner.agent.classify import Ended, classify
-from burst.runner.agent.control import Control, Leaving
+from burst.runner.agent.control import Control, Leaving, Start
 from burst.runner.agent.environment import CannotPrepare
 from burst.runner.agent.machine import check_machine
 from burst.runner.agent.masking import mask_exit
 from burst.runner.agent.memory import OomCounter
 from burst.runner.agent.preparation import Preparation, Work
+from burst.runner.agent.rehearsal import Rehearsal
 from burst.runner.agent.releasing import Overtaken, note_drain, release, step
 from burst.runner.agent.reporting import Reporting
 from burst.runner.agent.schedule import Schedule
 from burst.runner.agent.site import Site
 from burst.runner.agent.sweep import sweep
 from burst.runner.agent.tails import LAUNCHER_LOG, failing_log
+from burst.runner.proof import losing_pools, needs_proof
 
 log = logging.getLogger(__name__)
 
@@ -47,6 +49,7 @@ class Attempt:
         self._log = self._folder / "logs" / LAUNCHER_LOG
         self._control = Control(self._folder, self._log, site.clock, site.settings.grace)
         self._reporting: Reporting | None = None
+        self._rehearsal: Rehearsal | None = None
         self._secrets: dict[str, str] = {}
         self._lost = False
         self._hurry = False
@@ -81,6 +84,8 @@ class Attempt:
     def hurry(self) -> None:
         """The agent leaves: what of the logs was not shipped is left to the next one."""
         self._hurry = True
+        if self._rehearsal is not None:
+            self._rehearsal.abandon()
         if self.released.is_set() and self._reporting is not None:
             self._reporting.abandon()
 
@@ -143,7 +148,7 @@ class Attempt:
                 self._site, work, self._folder, tuple(self._secrets.values())
             )
             self._reporting.start()
-            return self._train(preparation, self._reporting, work.config.entrypoint)
+            return self._train(preparation, self._reporting, work)
         except Leaving:
             return Exit(kind=ExitKind.DRAINED)
         except CannotPrepare as error:
@@ -160,17 +165,24 @@ class Attempt:
         shutil.rmtree(self._folder, ignore_errors=True)
         self._log.parent.mkdir(parents=True)
 
-    def _train(self, preparation: Preparation, reporting: Reporting, entrypoint: object) -> Exit:
+    def _train(self, preparation: Preparation, reporting: Reporting, work: Work) -> Exit:
         start = preparation.prepare()
         memory = OomCounter()
         process = self._control.start(start)
         try:
             self._say_running()
+            self._rehearse(work, start)
             reporting.watch(process.pid)
             status = process.wait()
         finally:
             self._control.finish()
-        return classify(self._ended(status, memory.grew(), entrypoint))
+        return classify(self._ended(status, memory.grew(), work.config.entrypoint))
+
+    def _rehearse(self, work: Work, start: Start) -> None:
+        if needs_proof(work.trial, losing_pools(self._site.ws.cluster.pools)):
+            secrets = self._secrets.values()
+            self._rehearsal = Rehearsal(self._site, work.trial.id, self._folder, start, secrets)
+            self._rehearsal.start()
 
     def _say_running(self) -> None:
         """Best effort: an unreachable store does not stop the ranks, the lease does."""
@@ -218,6 +230,9 @@ class Attempt:
             release(store, self.id, exit, clock, lambda: clock.monotonic() < until)
         self.released.set()
         self._site.wake()
+        if self._rehearsal is not None:
+            over = self._lost or exit.kind in (ExitKind.COMPLETED, ExitKind.STOPPED)
+            self._rehearsal.finish(0.0 if over or self._hurry else settings.rehearse_patience)
         if not shipped and reporting is not None and not self._hurry:
             shipped = reporting.finish(settings.keep_shipping)
         if reporting is not None:

@@ -30,6 +30,14 @@ class Settings:
     """How long a release waits for the last lines of the logs to be shipped."""
     keep_shipping: float = 300.0
     """How long after the release they are still tried."""
+    rehearse: tuple[str, ...] = ("-m", "burst.harness.rehearse")
+    """What the interpreter is given to restore a checkpoint and compare it."""
+    rehearse_every: float = 5.0
+    """Between two looks for a checkpoint to rehearse, where one is needed."""
+    rehearse_limit: float = 3600.0
+    """How long one rehearsal may take."""
+    rehearse_patience: float = 300.0
+    """How long after the release one may still go on."""
     grace: float = 120.0
     """For a drain of an experiment whose own cannot be read."""
 
