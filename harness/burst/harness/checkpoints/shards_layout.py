@@ -32,9 +32,11 @@ def local_of(tensor: torch.Tensor) -> torch.Tensor:
     if not is_sharded(tensor):
         return tensor
     sharded: Any = tensor
-    with torch.no_grad():
-        local: torch.Tensor = sharded.to_local()
-    return local.detach()
+    if torch.is_grad_enabled():
+        with torch.no_grad():
+            return local_of(tensor)
+    local: torch.Tensor = sharded.to_local()
+    return local
 
 
 @dataclass(frozen=True)

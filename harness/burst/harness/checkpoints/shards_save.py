@@ -82,7 +82,8 @@ def divide(
         plan = _plan_alone(_structure(encoded, ()))
     else:
         plan = _plan(_structure(encoded, alike), collective.rank, collective.size)
-    return tuple(_chunk(part, encoded.tensors[part.tensor].tensor) for part in plan)
+    with torch.no_grad():
+        return tuple(_chunk(part, encoded.tensors[part.tensor].tensor) for part in plan)
 
 
 def undivided(encoded: Encoded) -> tuple[Chunk, ...]:
@@ -184,9 +185,8 @@ def _structure(encoded: Encoded, alike: Collection[int]) -> tuple[_Row, ...]:
         tensor: Any = item.tensor
         spread = None
         if is_sharded(tensor):
-            spread = (tensor.device_mesh, tuple(tensor.placements))
-        row = _Row(item.name, tuple(tensor.shape), tensor.dtype, index in alike, spread)
-        out.append(row)
+            spread = (tensor.device_mesh, tensor.placements)
+        out.append(_Row(item.name, tensor.shape, tensor.dtype, index in alike, spread))
     return tuple(out)
 
 
