@@ -140,7 +140,7 @@ def test_show_of_a_trial_tells_its_attempts(filled: Burst) -> None:
     shown = filled("show", f"{world.RUNNING}.t0").stdout
     assert "drained" in shown
     assert "batch 280" in shown
-    assert "ckpt-1m3k9zq4w0b, 12s old" in shown
+    assert "12s ago  ckpt-1m3k9zq4w0b" in shown
 
 
 def test_show_of_a_node_says_what_runs_on_it(filled: Burst) -> None:

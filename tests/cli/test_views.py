@@ -13,7 +13,6 @@ from burst.cli.reading import Picture
 from burst.cli.views import experiments, records, text, trials
 from burst.cli.views.failure import LINES, failure
 from burst.cli.views.table import Column, fit
-from burst.cli.views.trial import checkpoint_alarm
 from burst.cli.views.why import why_page
 from burst.core.model import Failure, MetricPoint
 from burst.core.states import TABLES, ExperimentState, TrialState
@@ -200,20 +199,6 @@ def test_the_best_is_the_one_the_searcher_prefers_and_never_not_a_number() -> No
     assert best.number == 1
 
 
-def test_a_late_checkpoint_is_an_alarm_only_for_what_runs() -> None:
-    trial = world.training(state_since=world.NOW - 400)
-    usual = [
-        world.checkpoint(trial, letter, created=world.NOW - age)
-        for letter, age in (("a", 300), ("b", 240), ("c", 180))
-    ]
-    assert "newest checkpoint is 3m 00s old" in checkpoint_alarm(trial, usual, world.NOW)
-    assert checkpoint_alarm(trial, usual, world.NOW - 100) == ""
-    assert checkpoint_alarm(trial, usual[:2], world.NOW) == ""
-    assert checkpoint_alarm(world.training(state=TrialState.PAUSED), usual, world.NOW) == ""
-    resumed = world.training(state_since=world.NOW - 100)
-    assert checkpoint_alarm(resumed, usual, world.NOW) == ""
-
-
 def test_a_checkpoint_tells_what_is_wrong_with_it() -> None:
     trial = world.training()
     rows = [
@@ -237,6 +222,9 @@ def test_why_says_the_same_thing_once(picture: Picture) -> None:
             "state": "waiting",
             "reason": None,
             "until": None,
+            "checkpoint_age_s": None,
+            "checkpoint_late": False,
+            "alarm": None,
             "pools": [{"pool": "local", "reason": "full", "slots": 2, "used": 2}],
         }
         for t in waiting

@@ -20,6 +20,7 @@ from burst.cli.shapes import (
     TrialJson,
     TrialWholeJson,
 )
+from burst.core.checkpoints.age import checkpoint_age, is_late
 from burst.core.model import (
     Allocation,
     Checkpoint,
@@ -83,7 +84,7 @@ def progress_of(trial: Trial) -> float | None:
     return min(1.0, trial.done.batches / trial.target_batches)
 
 
-def trial_json(trial: Trial) -> TrialJson:
+def trial_json(trial: Trial, now: float) -> TrialJson:
     return {
         "id": trial.id,
         "experiment": trial.experiment,
@@ -110,6 +111,12 @@ def trial_json(trial: Trial) -> TrialJson:
         "best": point_json(trial.best) if trial.best else None,
         "checkpoint": trial.checkpoint or None,
         "checkpoint_at": trial.checkpoint_at,
+        "checkpoint_age_s": checkpoint_age(trial, now),
+        "checkpoint_interval_s": trial.checkpoint_interval,
+        "checkpoint_late": is_late(trial, now),
+        "checkpoint_problem": trial.checkpoint_problem or None,
+        "proved": trial.proved or None,
+        "unprovable": trial.unprovable or None,
         "wait": reason_json(trial.wait) if trial.wait else None,
         "wait_until": trial.wait_until,
         "failure": failure_json(trial.failure) if trial.failure else None,
@@ -139,12 +146,12 @@ def experiment_json(experiment: Experiment, best: Trial | None) -> ExperimentJso
 
 
 def experiment_whole_json(
-    experiment: Experiment, trials: Sequence[Trial], best: Trial | None
+    experiment: Experiment, trials: Sequence[Trial], best: Trial | None, now: float
 ) -> ExperimentWholeJson:
     return {
         **experiment_json(experiment, best),
         "config": plain(dict(experiment.config)),
-        "trial_records": [trial_json(trial) for trial in trials],
+        "trial_records": [trial_json(trial, now) for trial in trials],
     }
 
 
@@ -188,10 +195,13 @@ def checkpoint_json(checkpoint: Checkpoint) -> CheckpointJson:
 
 
 def trial_whole_json(
-    trial: Trial, allocations: Sequence[Allocation], checkpoints: Sequence[Checkpoint]
+    trial: Trial,
+    allocations: Sequence[Allocation],
+    checkpoints: Sequence[Checkpoint],
+    now: float,
 ) -> TrialWholeJson:
     return {
-        **trial_json(trial),
+        **trial_json(trial, now),
         "allocations": [allocation_json(a) for a in allocations],
         "checkpoints": [checkpoint_json(c) for c in checkpoints],
     }

@@ -27,7 +27,7 @@ def finish(session: Session, picture: Picture, *, as_json: bool, indent: bool = 
             "type": "result",
             "exit_code": int(status),
             "experiment": experiment_json(picture.experiment, best),
-            "trials": [trial_json(trial) for trial in picture.trials],
+            "trials": [trial_json(trial, picture.now) for trial in picture.trials],
             "checkpoint": checkpoint_json(offered) if offered else None,
         }
         click.echo(json.dumps(result, indent=2 if indent else None, ensure_ascii=False))

@@ -12,10 +12,10 @@ from burst.cli.ids import newest_checkpoint
 from burst.cli.session import Session
 from burst.cli.views.experiments import experiment_page
 from burst.cli.views.records import checkpoint_page, node_page
-from burst.cli.views.trial import checkpoint_alarm, trial_page
+from burst.cli.views.trial import trial_page
 from burst.core.errors import NotFound
 from burst.core.model import Allocation, Checkpoint, Event, Experiment, Json, Node, Trial
-from burst.core.states import TrialState
+from burst.runner.proof import losing_pools, needs_proof
 
 LATELY = 12
 """Events on a page."""
@@ -29,18 +29,20 @@ def show_any(
         session.json(_json(session, found))
         return
     session.show(_page(session, found))
-    for alarm in _alarms(session, found):
-        session.note(f"warning: {alarm}")
 
 
 def _json(session: Session, found: Experiment | Trial | Checkpoint | Node) -> Json:
-    store = session.store
+    store, now = session.store, session.clock.now()
     if isinstance(found, Experiment):
         trials = store.children(Trial, found.id)
-        return encoding.experiment_whole_json(found, trials, reading.best_trial(found, trials))
+        best = reading.best_trial(found, trials)
+        return encoding.experiment_whole_json(found, trials, best, now)
     if isinstance(found, Trial):
-        attempts = reading.attempts_of(store, found.id)
-        return encoding.trial_whole_json(found, attempts, reading.checkpoints_of(store, found))
+        attempts, saved = (
+            reading.attempts_of(store, found.id),
+            reading.checkpoints_of(store, found),
+        )
+        return encoding.trial_whole_json(found, attempts, saved, now)
     if isinstance(found, Checkpoint):
         return encoding.checkpoint_json(found)
     return encoding.node_json(found, reading.used_slots(store.live(Allocation)).get(found.id, 0))
@@ -59,7 +61,10 @@ def _page(session: Session, found: Experiment | Trial | Checkpoint | Node) -> Re
         attempts = reading.attempts_of(store, found.id)
         checkpoints = reading.checkpoints_of(store, found)
         events = _events_of_trial(session, found, attempts)
-        return trial_page(alone, found, attempts, checkpoints, events, width=width)
+        unproved = needs_proof(found, losing_pools(session.workspace.cluster.pools))
+        return trial_page(
+            alone, found, attempts, checkpoints, events, width=width, unproved=unproved
+        )
     if isinstance(found, Checkpoint):
         return checkpoint_page(found, now)
     runs = [a for a in store.live(Allocation) if any(s.node == found.id for s in a.shares)]
@@ -73,24 +78,6 @@ def _events_of_trial(session: Session, trial: Trial, attempts: list[Allocation])
         return event.subject in mine or event.data.get("trial") == trial.id
 
     return reading.events_of(session.store, trial.experiment, LATELY, wanted)
-
-
-def _alarms(session: Session, found: Experiment | Trial | Checkpoint | Node) -> list[str]:
-    """Whether a running trial's newest checkpoint is too old."""
-    store = session.store
-    if isinstance(found, Trial):
-        trials = [found]
-    elif isinstance(found, Experiment):
-        trials = [t for t in store.live(Trial) if t.experiment == found.id]
-    else:
-        return []
-    alarms = []
-    for trial in trials:
-        if trial.state is TrialState.RUNNING:
-            checkpoints = reading.checkpoints_of(store, trial)
-            alarm = checkpoint_alarm(trial, checkpoints, session.clock.now())
-            alarms += [f"{trial.id}: {alarm}"] if alarm else []
-    return alarms
 
 
 def offered_checkpoint(session: Session, trial: Trial | None) -> Checkpoint | None:

@@ -59,6 +59,12 @@ class TrialJson(TypedDict):
     best: PointJson | None
     checkpoint: str | None
     checkpoint_at: float | None
+    checkpoint_age_s: float | None
+    checkpoint_interval_s: float | None
+    checkpoint_late: bool
+    checkpoint_problem: str | None
+    proved: str | None
+    unprovable: str | None
     wait: ReasonJson | None
     wait_until: float | None
     failure: FailureJson | None
@@ -254,6 +260,9 @@ class WhyJson(TypedDict):
     state: str
     reason: ReasonJson | None
     until: float | None
+    checkpoint_age_s: float | None
+    checkpoint_late: bool
+    alarm: str | None
     pools: list[WhyPoolJson]
 
 

@@ -36,7 +36,7 @@ def list_trials(session: Session, experiment: str, as_json: bool) -> None:
     found = find_experiment(session.store, experiment)
     picture = reading.picture(session.store, found.id, session.clock.now())
     if as_json:
-        session.json([encoding.trial_json(one) for one in picture.trials])
+        session.json([encoding.trial_json(one, picture.now) for one in picture.trials])
         return
     if not picture.trials:
         session.note(f"{found.id} has no trial yet.")

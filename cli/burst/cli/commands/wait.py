@@ -65,7 +65,7 @@ def _wait_for_trial(
     picture = _watch(session, trial.experiment, seconds, quiet, over)
     ended = next(t for t in picture.trials if t.id == trial.id)
     if as_json:
-        session.json(encoding.trial_json(ended))
+        session.json(encoding.trial_json(ended, picture.now))
     else:
         pages.show_any(session, ended, False)
     return 0 if succeeded(ended) else 1

@@ -22,7 +22,8 @@ def why(session: Session, id: str, as_json: bool) -> None:
     """Say what something waits for, pool by pool.
 
     For each trial that is not running: the reason in words, when it is looked at again, and how
-    full each pool is that it may run on. --json prints an array of `Why`.
+    full each pool is that it may run on. A trial that runs is named if its next checkpoint is
+    late. --json prints an array of `Why`.
     """
     from burst.cli.ids import find_work
     from burst.core.model import Trial
@@ -41,12 +42,17 @@ def why(session: Session, id: str, as_json: bool) -> None:
 
 def _answer(session: Session, trial: Trial) -> WhyJson:
     from burst.cli.encoding import reason_json
+    from burst.core.checkpoints.age import alarm, checkpoint_age, is_late
 
+    now = session.clock.now()
     return {
         "id": trial.id,
         "state": str(trial.state),
         "reason": reason_json(trial.wait) if trial.wait else None,
         "until": trial.wait_until,
+        "checkpoint_age_s": checkpoint_age(trial, now),
+        "checkpoint_late": is_late(trial, now),
+        "alarm": alarm(trial, now) or None,
         "pools": [_pool(session, name) for name in trial.pools] if trial.live else [],
     }
 

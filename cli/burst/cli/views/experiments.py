@@ -16,7 +16,8 @@ from burst.cli.views.failure import failure
 from burst.cli.views.hints import commands
 from burst.cli.views.records import checkpoints_table, events_table
 from burst.cli.views.table import Column, facts, section, table
-from burst.cli.views.trials import headline, short_id, trials_table, waits
+from burst.cli.views.trials import alarms, headline, short_id, trials_table, waits
+from burst.core.checkpoints.age import is_late
 from burst.core.model import Checkpoint, Event, Experiment, Trial
 from burst.core.states import ExperimentState, TrialState, is_terminal
 from burst.core.units import counted
@@ -29,7 +30,7 @@ def experiments_table(overviews: Sequence[Overview], now: float, width: int) -> 
     columns = [
         Column("EXPERIMENT", [o.experiment.id for o in overviews]),
         Column("NAME", [o.experiment.name for o in overviews], rank=1),
-        Column("STATE", [text.state(o.experiment.state) for o in overviews]),
+        Column("STATE", [_state(o, now) for o in overviews]),
         Column("TRIALS", [_tally(o) for o in overviews], rank=4),
         Column("PROGRESS", [_progress(o) for o in overviews], rank=6),
         Column("BEST", [_best(o) for o in overviews], rank=3),
@@ -58,6 +59,9 @@ def experiment_page(
     parts += [headline(picture), _head(picture)]
     if picture.trials:
         parts.append(section("Trials", trials_table(picture, width)))
+    wrong = alarms(picture, most=10)
+    if wrong:
+        parts.append(section("Checkpoints that fail", *wrong))
     waiting = waits(picture, most=10)
     if waiting:
         parts.append(section("Waiting", *waiting))
@@ -146,6 +150,13 @@ def _head(picture: Picture) -> Table:
 def _entrypoint(experiment: Experiment) -> str:
     entrypoint = experiment.config.get("entrypoint", "")
     return entrypoint if isinstance(entrypoint, str) else " ".join(entrypoint)
+
+
+def _state(overview: Overview, now: float) -> Text:
+    shown = text.state(overview.experiment.state)
+    if any(is_late(trial, now) for trial in overview.trials):
+        shown.append("  ✘ checkpoint late", style="red bold")
+    return shown
 
 
 def _tally(overview: Overview) -> Text:

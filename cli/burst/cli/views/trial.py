@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from itertools import pairwise
 
 from rich.console import Group, RenderableType
 from rich.text import Text
@@ -14,9 +13,9 @@ from burst.cli.views import text
 from burst.cli.views.failure import failure
 from burst.cli.views.records import allocations_table, checkpoints_table, events_table
 from burst.cli.views.table import facts, section
-from burst.cli.views.trials import rate_of, seconds_left, waits, where
+from burst.cli.views.trials import alarms, rate_of, saved, seconds_left, waits, where
+from burst.core.checkpoints.age import checkpoint_age
 from burst.core.model import Allocation, Checkpoint, Event, Trial
-from burst.core.states import TrialState
 from burst.core.units import counted
 
 _CHECKPOINTS = 8
@@ -31,17 +30,20 @@ def trial_page(
     events: Sequence[Event],
     *,
     width: int,
+    unproved: bool = False,
 ) -> RenderableType:
     """`burst show TRIAL`: its failure first, then where it stands, its attempts and checkpoints.
 
     Args:
         picture: the trial's experiment, with this trial alone in it.
+        unproved: whether a checkpoint of it is yet to be proved to restore.
     """
     parts: list[RenderableType] = []
     if trial.failure is not None:
         parts += [failure(trial.failure, trial.id), ""]
-    parts.append(facts(_head(picture, trial)))
-    parts += ["", *waits(picture)] if waits(picture) else []
+    parts.append(facts(_head(picture, trial, unproved)))
+    said = [*alarms(picture), *waits(picture)]
+    parts += ["", *said] if said else []
     if trial.latest or trial.best:
         parts.append(section("Metrics", facts(_metrics(trial, metric_of(picture.experiment)))))
     hparams = text.flatten(trial.hparams)
@@ -57,27 +59,7 @@ def trial_page(
     return Group(*parts)
 
 
-def checkpoint_alarm(trial: Trial, checkpoints: Sequence[Checkpoint], now: float) -> str:
-    """A sentence where the newest checkpoint is older than twice the usual time between them.
-
-    The usual time is the median of the last gaps between checkpoints; with fewer than three
-    checkpoints nothing is usual yet. Only a running trial can be late, from when it began to run.
-    """
-    times = [c.created for c in checkpoints]
-    if trial.state is not TrialState.RUNNING or len(times) < 3:
-        return ""
-    gaps = sorted(b - a for a, b in pairwise(times))[-9:]
-    usual = gaps[len(gaps) // 2]
-    age = now - times[-1]
-    if now - max(times[-1], trial.state_since) <= max(2 * usual, 10):
-        return ""
-    return (
-        f"the newest checkpoint is {text.seconds(age)} old; they used to come every "
-        f"{text.seconds(usual)}: a loss now would repeat that much"
-    )
-
-
-def _head(picture: Picture, trial: Trial) -> list[tuple[str, RenderableType]]:
+def _head(picture: Picture, trial: Trial, unproved: bool) -> list[tuple[str, RenderableType]]:
     name = Text(trial.id, style="bold").append(f"  {picture.experiment.name}", style="default")
     rows: list[tuple[str, RenderableType]] = [
         ("trial", name),
@@ -90,11 +72,31 @@ def _head(picture: Picture, trial: Trial) -> list[tuple[str, RenderableType]]:
     rows.append(("slots", f"{trial.slots} of {' or '.join(trial.pools) or 'any pool'}"))
     crashed = f", of which {trial.restarts} crashed" if trial.restarts else ""
     rows.append(("tries", counted(trial.attempts, "attempt") + crashed))
-    if trial.checkpoint:
-        age = f", {text.ago(trial.checkpoint_at, picture.now)} old" if trial.live else ""
-        rows.append(("checkpoint", trial.checkpoint + age))
+    if trial.checkpoint or checkpoint_age(trial, picture.now) is not None:
+        rows.append(("checkpoint", _checkpoint(trial, picture.now)))
+    if trial.proved or trial.unprovable or unproved:
+        rows.append(("restore", _proof(trial)))
     rows.append(("seed", str(trial.seed)))
     return rows
+
+
+def _checkpoint(trial: Trial, now: float) -> Text:
+    """`2m ago (every ~5m)  ckpt-…`; red where the next one is late."""
+    line = saved(trial, now) if trial.live else Text()
+    if not trial.checkpoint:
+        return Text("none yet").append(f" after {line.plain}", style=line.style)
+    line.append("  " * bool(line.plain))
+    return line.append(trial.checkpoint, style="default")
+
+
+def _proof(trial: Trial) -> Text:
+    """Whether what it saves was restored once in a process to throw away."""
+    if trial.proved:
+        return Text("proved", style="green").append(f" with {trial.proved}", style="default")
+    if trial.unprovable:
+        return Text(f"✘ not as it was saved: {text.one_line(trial.unprovable)}", style="red")
+    words = "not proved yet; it is tried beside training once there is a checkpoint"
+    return Text(words, style="yellow")
 
 
 def _state(trial: Trial, now: float) -> Text:

@@ -13,6 +13,7 @@ from burst.cli.encoding import progress_of
 from burst.cli.reading import Picture, best_trial, metric_of, searcher_of
 from burst.cli.views import text
 from burst.cli.views.table import Column, table
+from burst.core.checkpoints.age import alarm, checkpoint_age, is_late
 from burst.core.model import Allocation, Lengths, MetricPoint, Node, Trial
 from burst.core.states import TrialState, is_terminal
 from burst.core.units import counted
@@ -45,6 +46,7 @@ def trials_table(picture: Picture, width: int, most: int | None = None) -> Table
         Column("RATE", [text.rate(rate_of(t)) for t in trials], rank=9, justify="right"),
         Column("TRAINED", [_trained(t) for t in trials], rank=10, justify="right"),
         Column("LEFT", [_left(t) for t in trials], rank=4, justify="right"),
+        Column("SAVED", [saved(t, picture.now) for t in trials], rank=11),
         Column("HYPERPARAMETERS", hparam_cells(trials), rank=7),
     ]
     return table(columns, width)
@@ -80,8 +82,8 @@ def live(picture: Picture, width: int, height: int = 24) -> RenderableType:
         parts.append(trials_table(picture, width, most))
     if hidden > 0:
         parts.append(Text(f"… and {counted(hidden, 'more trial')}", style=text.FAINT))
-    parts += [""] if waits(picture) else []
-    parts += waits(picture)
+    said = [*alarms(picture), *waits(picture)]
+    parts += ["", *said] if said else []
     return Group(*parts)
 
 
@@ -125,6 +127,36 @@ def waits(picture: Picture, most: int = 3) -> list[Text]:
         line = Text(f"○ {who}: ", style="yellow").append(words, style="default")
         lines.append(line.append(_again(soonest.get(words), picture.now), style=text.FAINT))
     return lines
+
+
+def alarms(picture: Picture, most: int = 3) -> list[Text]:
+    """What is wrong with the checkpoints of trials that run, one line a trial."""
+    lines = []
+    for trial in picture.trials:
+        words = alarm(trial, picture.now)
+        problem = text.one_line(trial.checkpoint_problem) if trial.live else ""
+        if words:
+            lines.append(Text(f"✘ {short_id(trial)}: {words}", style="red bold"))
+        elif problem:
+            line = Text(f"! {short_id(trial)}: ", style="yellow")
+            lines.append(
+                line.append(f"the newest attempt to save it failed: {problem}", "default")
+            )
+    hidden = len(lines) - most
+    return lines[:most] + ([Text(f"… and {hidden} more", style="red")] if hidden > 0 else [])
+
+
+def saved(trial: Trial, now: float) -> Text:
+    """How old the newest checkpoint of a trial that is not over is, and how often one is due:
+    `2m ago (every ~5m)`; red where the next one is late."""
+    age = checkpoint_age(trial, now)
+    if age is None or not trial.live:
+        return Text("–")
+    since = text.ago(now - age, now)
+    words = f"{since} ago" if trial.checkpoint else f"{since} of training"
+    if trial.checkpoint_interval is not None and trial.state is TrialState.RUNNING:
+        words += f" (every ~{text.ago(0.0, max(1.0, trial.checkpoint_interval))})"
+    return Text(words, style="red bold" if is_late(trial, now) else "default")
 
 
 def _again(at: float | None, now: float) -> str:

@@ -31,9 +31,9 @@ def why_page(
     said: dict[str, list[Trial]] = {}
     first: dict[str, WhyJson] = {}
     for trial, answer in zip(trials, answers, strict=True):
-        if experiment is not None and not _waits(trial):
+        if experiment is not None and not _waits(trial) and not answer["alarm"]:
             continue
-        words = _words(trial)
+        words = answer["alarm"] or _words(trial)
         said.setdefault(words, []).append(trial)
         first.setdefault(words, answer)
     for words, mine in said.items():
@@ -75,7 +75,8 @@ def _trial(trials: list[Trial], words: str, answer: WhyJson, now: float) -> Rend
     line = Text(trial.id, style="bold")
     if len(trials) > 1:
         line.append(f" and {len(trials) - 1} more", style="default")
-    line.append("  ").append_text(text.state(trial.state)).append(f"  {words}", style="default")
+    style = "red bold" if answer["alarm"] else "default"
+    line.append("  ").append_text(text.state(trial.state)).append(f"  {words}", style=style)
     parts: list[RenderableType] = [line]
     if trial.state is TrialState.PAUSED:
         parts.append(Text(f"  go on with: burst resume {trial.id}"))
