@@ -10,7 +10,7 @@ from collections.abc import Iterator
 import pytest
 
 from burst.core.blobs import open_blobs
-from burst.core.blobs.remote import FsspecBlobs
+from burst.core.blobs.s3 import S3Blobs
 from burst.core.errors import NotFound, Unreachable, UsageError
 from burst.core.testing.blob_contract import BlobContract
 
@@ -41,18 +41,18 @@ def server() -> Iterator[str]:
 
 
 @pytest.fixture
-def blobs(server: str) -> FsspecBlobs:
-    return FsspecBlobs(f"s3://{BUCKET}/prefix/{next(_prefixes)}?endpoint_url={server}")
+def blobs(server: str) -> S3Blobs:
+    return S3Blobs(f"s3://{BUCKET}/prefix/{next(_prefixes)}?endpoint_url={server}")
 
 
 class TestS3Blobs(BlobContract):
     @pytest.fixture
-    def blobs(self, server: str) -> FsspecBlobs:
-        return FsspecBlobs(f"s3://{BUCKET}/prefix/{next(_prefixes)}?endpoint_url={server}")
+    def blobs(self, server: str) -> S3Blobs:
+        return S3Blobs(f"s3://{BUCKET}/prefix/{next(_prefixes)}?endpoint_url={server}")
 
 
 def test_the_server_may_be_named_by_the_environment(
-    server: str, blobs: FsspecBlobs, monkeypatch: pytest.MonkeyPatch
+    server: str, blobs: S3Blobs, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     blobs.put("a", b"1")
     monkeypatch.setenv("AWS_ENDPOINT_URL", server)
@@ -67,22 +67,22 @@ def test_a_whole_bucket_may_hold_blobs(server: str) -> None:
     blobs.delete("top")
 
 
-def test_a_list_of_more_than_one_page_is_whole(blobs: FsspecBlobs) -> None:
+def test_a_list_of_more_than_one_page_is_whole(blobs: S3Blobs) -> None:
     from moto.s3.models import s3_backends  # putting so many over HTTP would take seconds
 
     backend = s3_backends["123456789012"]["aws"]
     for number in range(1005):
-        key = blobs._path(f"{number:05d}").removeprefix(f"{BUCKET}/")
+        key = blobs._where.path(f"{number:05d}")
         backend.put_object(BUCKET, key, b"")
     assert [int(info.key) for info in blobs.list("")] == list(range(1005))
 
 
-def test_nothing_lies_on_this_machine(blobs: FsspecBlobs) -> None:
+def test_nothing_lies_on_this_machine(blobs: S3Blobs) -> None:
     blobs.put("a", b"1")
     assert blobs.local_path("a") is None
 
 
-def test_a_forked_child_opens_its_own_connections(blobs: FsspecBlobs) -> None:
+def test_a_forked_child_opens_its_own_connections(blobs: S3Blobs) -> None:
     blobs.put("a", b"1")
     child = os.fork()
     if child == 0:

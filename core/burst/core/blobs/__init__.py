@@ -25,9 +25,9 @@ def open_blobs(url: str) -> Blobs:
 
         return FolderBlobs(Path(url.removeprefix("file://")))
     if url.startswith("s3://") and url.removeprefix("s3://").split("?")[0].strip("/"):
-        from burst.core.blobs.remote import FsspecBlobs
+        from burst.core.blobs.s3 import S3Blobs
 
-        return FsspecBlobs(url)
+        return S3Blobs(url)
     raise UsageError(
         f"{url!r} names no blobs",
         why="blobs are file:///absolute/path or s3://bucket/prefix",

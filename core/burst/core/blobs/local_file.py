@@ -20,7 +20,7 @@ def write_whole(path: Path, write: Callable[[BinaryIO], object]) -> None:
     """
     partial = path.parent / f"{PARTIAL}{secrets.token_hex(8)}"
     try:
-        with partial.open("xb") as file:
+        with partial.open("x+b") as file:
             write(file)
             file.flush()
             os.fsync(file.fileno())

@@ -1,0 +1,229 @@
+"""Blobs in S3, and in whatever speaks its protocol.
+
+boto3 says where and who, and does what is small. Whole objects are sent by `s3_put`, and read by
+`s3_get` through obstore. What fails in passing is tried again in one place, `retrying`.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import mmap
+import os
+import threading
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, replace
+from functools import partial
+from pathlib import Path
+from typing import Any, BinaryIO, TypeVar
+
+from burst.core.blobs.keys import check_key, check_prefix
+from burst.core.blobs.local_file import write_whole
+from burst.core.blobs.port import BlobInfo
+from burst.core.blobs.retrying import Retries
+from burst.core.blobs.s3_get import Receiver
+from burst.core.blobs.s3_place import Place, S3Url, find
+from burst.core.blobs.s3_put import Sender
+from burst.core.blobs.s3_streams import opener
+from burst.core.blobs.s3_words import told
+from burst.core.blobs.words import told as told_of_file
+from burst.core.errors import NotFound
+
+T = TypeVar("T")
+
+_RETRIES = Retries()
+_ONE_PUT = 2**30
+"""S3 takes five times as much in one request; a file beyond this is sent in parts."""
+
+
+@dataclass(frozen=True)
+class _Connection:
+    process: int
+    place: Place
+    sender: Sender
+    receiver: Receiver
+    retries: Retries
+
+
+class S3Blobs:
+    """S3 shows an object only when it is whole, so a put needs no rename here."""
+
+    def __init__(self, url: str, retries: Retries = _RETRIES) -> None:
+        """Opens `s3://bucket/prefix`; connects at the first call, so that opening costs nothing.
+
+        Raises:
+            UsageError: the URL has an option that is not known.
+        """
+        self._where = S3Url.parse(url)
+        self._retries = retries
+        self._connection: _Connection | None = None
+        self._lock = threading.Lock()
+
+    @property
+    def url(self) -> str:
+        return self._where.url
+
+    def put(self, key: str, data: bytes | bytearray | memoryview) -> None:
+        view = memoryview(data).cast("B")
+        self._put(key, view, hashlib.sha256(view).hexdigest())
+
+    def batch(self) -> S3Batch:
+        return S3Batch(self._put)
+
+    def put_file(self, key: str, path: Path) -> None:
+        check_key(key)
+        with told_of_file(path), path.open("rb") as file:
+            size = os.fstat(file.fileno()).st_size
+            if size > _ONE_PUT:
+                self._call(key, lambda s3: _upload(s3, file, self._at(key)))
+            elif size:
+                with _mapped(file, size, mmap.ACCESS_READ) as view:
+                    self.put(key, view)
+            else:
+                self.put(key, b"")
+
+    def get(self, key: str) -> bytes:
+        return self._call(key, lambda s3: bytes(s3.get_object(**self._at(key))["Body"].read()))
+
+    def get_range(self, key: str, start: int, stop: int) -> bytes:
+        if start >= stop:
+            self._size(key)
+            return b""
+
+        def get(s3: Any) -> bytes:
+            wanted = f"bytes={start}-{stop - 1}"
+            try:
+                return bytes(s3.get_object(**self._at(key), Range=wanted)["Body"].read())
+            except s3.exceptions.ClientError as error:
+                if error.response["ResponseMetadata"]["HTTPStatusCode"] == 416:
+                    return b""  # it ends before
+                raise
+
+        return self._call(key, get)
+
+    def read_into(self, key: str, buffer: memoryview) -> int:
+        target = buffer.cast("B")
+        check_key(key)
+        if not target:
+            return self._size(key)
+        return self._connect().receiver.read_into(key, target)
+
+    def get_file(self, key: str, path: Path) -> None:
+        size = self._size(key)
+
+        def fill(file: BinaryIO) -> None:
+            if size:
+                # A disk that is full while a mapping of it is written would end the process.
+                os.posix_fallocate(file.fileno(), 0, size)
+                with _mapped(file, size, mmap.ACCESS_WRITE) as view:
+                    self.read_into(key, view)
+
+        with told_of_file(path):
+            path.parent.mkdir(parents=True, exist_ok=True)
+            write_whole(path, fill)
+
+    def info(self, key: str) -> BlobInfo | None:
+        try:
+            found = self._call(key, lambda s3: s3.head_object(**self._at(key)))
+        except NotFound:
+            return None
+        return BlobInfo(key, found["ContentLength"], found["LastModified"].timestamp())
+
+    def list(self, prefix: str) -> Iterator[BlobInfo]:
+        check_prefix(prefix)
+        return self._list(prefix)
+
+    def delete(self, key: str) -> None:
+        self._call(key, lambda s3: s3.delete_object(**self._at(key)))
+
+    def local_path(self, key: str) -> Path | None:
+        check_key(key)
+        return None
+
+    def _put(self, key: str, data: memoryview, sha256: str) -> None:
+        check_key(key)
+        self._connect().sender.put(key, data, sha256)
+
+    def _size(self, key: str) -> int:
+        found = self.info(key)
+        if found is None:
+            raise NotFound(f"there is no {self._where.name(key)}")
+        return found.size
+
+    def _list(self, prefix: str) -> Iterator[BlobInfo]:
+        after, more = "", True
+        while more:
+            page = self._call(prefix, partial(self._page, prefix, after))
+            for found in page.get("Contents", ()):
+                after = found["Key"]
+                key = after.removeprefix(self._where.prefix)
+                yield BlobInfo(key, found["Size"], found["LastModified"].timestamp())
+            more = page["IsTruncated"]
+
+    def _page(self, prefix: str, after: str, s3: Any) -> Any:
+        whole = self._where.prefix + prefix
+        return s3.list_objects_v2(Bucket=self._where.bucket, Prefix=whole, StartAfter=after)
+
+    def _at(self, key: str) -> dict[str, str]:
+        return {"Bucket": self._where.bucket, "Key": self._where.path(key)}
+
+    def _call(self, key: str, call: Callable[[Any], T]) -> T:
+        """Call boto3's client, as often as it takes."""
+
+        def attempt() -> T:
+            with told(self._where.name(key), self._where.bucket):
+                return call(connection.place.client)
+
+        connection = self._connect()
+        return connection.retries.run(attempt)
+
+    def _connect(self) -> _Connection:
+        # Connections do not survive a fork, so a child opens its own.
+        with self._lock:
+            if self._connection is None or self._connection.process != os.getpid():
+                place = find(self._where)
+                retries = self._retries
+                if place.attempts is not None:
+                    retries = replace(retries, attempts=max(1, place.attempts))
+                self._connection = _Connection(
+                    os.getpid(),
+                    place,
+                    Sender(self._where, place, retries),
+                    Receiver(self._where, opener(self._where, place), retries),
+                    retries,
+                )
+            return self._connection
+
+
+@contextmanager
+def _mapped(file: BinaryIO, size: int, access: int) -> Iterator[memoryview]:
+    with mmap.mmap(file.fileno(), size, access=access) as mapped, memoryview(mapped) as view:
+        yield view
+
+
+def _upload(s3: Any, file: BinaryIO, at: dict[str, str]) -> None:
+    from boto3.s3.transfer import TransferConfig
+
+    file.seek(0)
+    s3.upload_fileobj(
+        file,
+        *at.values(),
+        ExtraArgs={"ChecksumAlgorithm": "SHA256"},
+        Config=TransferConfig(preferred_transfer_client="classic"),
+    )
+
+
+class S3Batch:
+    """A put is durable and compared when it returns, so nothing is left for the end."""
+
+    def __init__(self, put: Callable[[str, memoryview, str], None]) -> None:
+        self._put = put
+
+    def put(self, key: str, data: bytes | bytearray | memoryview, sha256: str) -> None:
+        self._put(key, memoryview(data).cast("B"), sha256)
+
+    def finish(self) -> None:
+        return
+
+    def abort(self) -> None:
+        return
