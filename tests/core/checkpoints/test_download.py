@@ -13,8 +13,8 @@ import pytest
 import torch
 from safetensors.torch import load_file
 
+from burst.core.checkpoints import ahead
 from burst.core.checkpoints import download as making
-from burst.core.checkpoints import reading
 from burst.core.checkpoints.download import download
 from burst.core.checkpoints.manifest import Damaged, Manifest
 from burst.core.checkpoints.verify import verify
@@ -38,7 +38,7 @@ class Net(torch.nn.Module):
 def _small_files(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(packs, "PACK_BYTES", 2000)
     monkeypatch.setattr(packs, "OWN_FILE_BYTES", 500)
-    monkeypatch.setattr(reading, "THREADS", 1)  # so that the n-th call is always the same
+    monkeypatch.setattr(ahead, "THREADS", 1)  # so that the n-th call is always the same
     monkeypatch.setattr(making, "_NOTED_BYTES", 0)
 
 

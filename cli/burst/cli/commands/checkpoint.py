@@ -2,17 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, TypeVar
 
 import click
 
 from burst.cli.completing import any_id
+from burst.cli.moving import progress_bar
 from burst.cli.session import Session, json_option, pass_session
 from burst.core.errors import NotFound
-from burst.core.units import counted
 
 if TYPE_CHECKING:
     from burst.core.model import Checkpoint
@@ -99,7 +98,7 @@ def download(
 
     def fetch(found: Checkpoint) -> tuple[Path, tuple[Path, ...]]:
         into = folder or Path(found.id)
-        with _progress(session, "downloading") as advance:
+        with progress_bar(session, "downloading") as advance:
             blobs = session.workspace.blobs
             return into, download(blobs, found, into, advance, shard_bytes=shard_bytes)
 
@@ -114,33 +113,38 @@ def download(
 
 @checkpoint.command()
 @_CHECKPOINT
+@click.option("--load", is_flag=True, help="Also restore it with torch, in a process of its own.")
+@click.option(
+    "--code",
+    type=click.Path(exists=True, file_okay=False, path_type=Path),
+    metavar="DIR",
+    help="With the trial's code: build the trial and load it. Implies --load.",
+)
+@click.option("--no-mark", is_flag=True, help="Change nothing, whatever is found.")
 @json_option
 @pass_session
-def verify(session: Session, checkpoint: str, as_json: bool) -> int:
-    """Read every file of a checkpoint and compare it with its hash.
+def verify(
+    session: Session, checkpoint: str, load: bool, code: Path | None, no_mark: bool, as_json: bool
+) -> int:
+    """Rehearse a restore without training.
 
-    The exit status is 1 if anything is wrong. --json prints an object: checkpoint, files, size,
-    problems.
+    Every place that holds the checkpoint is read whole: each file is compared with its hash, and
+    all parts have to fit together. One that is found lost is marked damaged, so that trials go on
+    from the one before it; one that was marked and is intact is used again. The exit status is 1
+    if anything is wrong.
+
+    --json prints an object: checkpoint, files, size, problems, lost, marked, loaded.
     """
-    from burst.cli.views import text
-    from burst.core.checkpoints.verify import verify
+    from burst.cli.verifying import rehearse, show
 
     found = _find(session, checkpoint)
     if found.deleted is not None:
         raise _is_deleted(found)
-    with _progress(session, "verifying") as advance:
-        report = verify(session.workspace.blobs, found, advance)
-    if as_json:
-        problems = [{"key": problem.key, "text": problem.text} for problem in report.problems]
-        session.json({"checkpoint": found.id, "files": report.files, "size": report.size,
-                      "problems": problems})  # fmt: skip
-        return 0 if report.good else 1
-    for problem in report.problems:
-        click.echo(f"✘ {problem.text}")
-    if report.good:
-        files = counted(report.files, "file")
-        click.echo(f"✔ {found.id} is as it was written: {files}, {text.size(report.size)}")
-    return 0 if report.good else 1
+    with progress_bar(session, "verifying") as advance:
+        done = rehearse(session, found, advance, mark=not no_mark)
+    if done.report.good and (load or code):
+        done = done.loading(session, found, code)
+    return show(session, found, done, as_json)
 
 
 @checkpoint.command()
@@ -224,17 +228,3 @@ def _is_deleted(found: Checkpoint) -> NotFound:
         why="retention keeps the best and the newest checkpoints of a trial, and pinned ones",
         mend=f"`burst checkpoint list {found.trial}` shows those there are",
     )
-
-
-@contextmanager
-def _progress(session: Session, doing: str) -> Iterator[Callable[[int, int], None] | None]:
-    """A bar over bytes on stderr where a person watches; yields what is told how far it is."""
-    if not session.err.is_terminal:
-        yield None
-        return
-    from rich.progress import BarColumn, DownloadColumn, Progress, TextColumn, TransferSpeedColumn
-
-    columns = (TextColumn(doing), BarColumn(), DownloadColumn(), TransferSpeedColumn())
-    with Progress(*columns, console=session.err, transient=True) as bar:
-        task = bar.add_task(doing, total=None)
-        yield lambda done, total: bar.update(task, completed=done, total=total)

@@ -5,13 +5,16 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import partial
 
 from burst.core.blobs import open_blobs
 from burst.core.blobs.port import Blobs
+from burst.core.checkpoints.ahead import read_ahead
 from burst.core.checkpoints.manifest import Damaged, FileEntry, Manifest
-from burst.core.errors import NotFound, Unreachable
+from burst.core.errors import NotFound
 from burst.core.model import Checkpoint
 
+Buffer = bytearray | memoryview
 Progress = Callable[[int, int], None]
 """Called with the bytes done so far, and with all there are."""
 
@@ -20,6 +23,10 @@ Progress = Callable[[int, int], None]
 class Problem:
     key: str
     text: str
+    place: str = ""
+    """The URL of the blobs, where several hold the checkpoint."""
+    entry: FileEntry | None = None
+    """The file whose bytes are not what was written, if that is it."""
 
 
 @dataclass(frozen=True)
@@ -32,6 +39,8 @@ class Report:
     size: int
     """Bytes that they hold."""
     problems: tuple[Problem, ...]
+    lost: bool = True
+    """With problems: whether no place has intact what they are about."""
 
     @property
     def good(self) -> bool:
@@ -57,14 +66,14 @@ def verify(
         manifest = checkpoint if isinstance(checkpoint, Manifest) else read(blobs, checkpoint)
     except Damaged as error:
         key = checkpoint.manifest if isinstance(checkpoint, Checkpoint) else ""
-        return Report(checkpoint.id, 1, 0, (Problem(key, _text(error)),))
+        return Report(checkpoint.id, 1, 0, (Problem(key, in_words(error)),))
     problems = []
     size = 0
-    for entry in manifest.files:
+    for entry, job in read_ahead(partial(fetch, blobs), manifest.files):
         try:
-            fetch(blobs, entry)
+            job.result()
         except Damaged as error:
-            problems.append(Problem(entry.key, _text(error)))
+            problems.append(Problem(entry.key, in_words(error)))
         size += entry.size
         if progress:
             progress(size, manifest.size)
@@ -95,7 +104,7 @@ def read(blobs: Blobs, record: Checkpoint) -> Manifest:
     return manifest
 
 
-def fetch(blobs: Blobs, entry: FileEntry, buffer: bytearray | None = None) -> memoryview:
+def fetch(blobs: Blobs, entry: FileEntry, buffer: Buffer | None = None) -> memoryview:
     """A file's bytes, verified; they lie in `buffer` if one is given, and it is large enough.
 
     Raises:
@@ -103,13 +112,18 @@ def fetch(blobs: Blobs, entry: FileEntry, buffer: bytearray | None = None) -> me
         Unreachable: if the blobs did not answer.
     """
     try:
-        data = _read(blobs, entry, buffer)
+        if buffer is None or len(buffer) < entry.size:
+            data = memoryview(blobs.get(entry.key))
+            size = len(data)
+        else:
+            size = blobs.read_into(entry.key, memoryview(buffer))
+            data = memoryview(buffer)[: entry.size]
     except NotFound as error:
         raise Damaged(f"{entry.key} is missing") from error
-    if len(data) != entry.size:
+    if size != entry.size:
         raise Damaged(
             f"{entry.key} has another size than was written",
-            why=f"{len(data)} bytes where {entry.size} were written",
+            why=f"{size} bytes where {entry.size} were written",
         )
     if hashlib.sha256(data).hexdigest() != entry.sha256:
         raise Damaged(
@@ -118,27 +132,5 @@ def fetch(blobs: Blobs, entry: FileEntry, buffer: bytearray | None = None) -> me
     return data
 
 
-def _read(blobs: Blobs, entry: FileEntry, buffer: bytearray | None) -> memoryview:
-    path = blobs.local_path(entry.key) if buffer is not None else None
-    if buffer is None or len(buffer) <= entry.size:
-        return memoryview(blobs.get(entry.key))
-    view = memoryview(buffer)
-    if path is None:
-        data = blobs.get(entry.key)
-        size = min(len(data), len(buffer))
-        view[:size] = memoryview(data)[:size]
-        return view[:size]
-    try:
-        with path.open("rb", buffering=0) as file:
-            size = 0
-            while count := file.readinto(view[size:]):
-                size += count
-            return view[:size]
-    except FileNotFoundError as error:
-        raise NotFound(f"there is no {path}") from error
-    except OSError as error:
-        raise Unreachable(f"cannot read {path}", why=error.strerror or str(error)) from error
-
-
-def _text(error: Damaged) -> str:
+def in_words(error: Damaged) -> str:
     return f"{error.what}: {error.why}" if error.why else error.what

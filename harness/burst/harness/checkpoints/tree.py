@@ -86,6 +86,11 @@ def register_state_type(
     _by_name[entry.name] = entry
 
 
+def is_registered(name: str) -> bool:
+    """Whether objects that were saved under `name` can be made here."""
+    return name in _by_name
+
+
 def encode(tree: Any, root: str) -> Encoded:
     """The skeleton and the tensors of `tree`; `root` begins the names in errors.
 

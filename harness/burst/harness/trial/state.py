@@ -16,7 +16,7 @@ import torch
 from torch import nn
 
 from burst.harness.checkpoints import rng
-from burst.harness.checkpoints.shards import is_sharded, local_of, shard_like, spread
+from burst.harness.checkpoints.shards import Like, is_sharded, shard_like
 from burst.harness.data.port import BatchSource
 from burst.harness.errors import TrialError
 from burst.harness.trial import optimizer_state
@@ -42,6 +42,7 @@ class TrialState:
         return {
             "models": [model.state_dict() for model in context.models],
             "modes": [_modes(model) for model in context.models],
+            "gradients": [_gradients(model, sharded=True) for model in context.models],
             "optimizers": [optimizer_state.capture(w.optimizer) for w in context.optimizers],
             "steps": [wrapped.steps for wrapped in context.optimizers],
             "lr_schedulers": [s.scheduler.state_dict() for s, _ in context.schedulers],
@@ -65,7 +66,7 @@ class TrialState:
         context = self.context
         rank = context.distributed.rank
         return {
-            "gradients": [_gradients(model) for model in context.models],
+            "gradients": [_gradients(model, sharded=False) for model in context.models],
             "buffers": [_buffers(model, everything=rank > 0) for model in context.models],
             "metrics": self.metrics.state(),
             "reducers": [wrapped.reducer.state_dict() for wrapped in context.reducers],
@@ -79,6 +80,10 @@ class TrialState:
         are, and states that optimizers have not made yet are sharded as their parameters."""
         return {
             "models": [model.state_dict(keep_vars=True) for model in self.context.models],
+            "gradients": [
+                {name: Like(parameter) for name, parameter in model.named_parameters()}
+                for model in self.context.models
+            ],
             "optimizers": [
                 {"state": optimizer_state.likenesses(wrapped.optimizer)}
                 for wrapped in self.context.optimizers
@@ -99,6 +104,8 @@ class TrialState:
         self.load_models(state)
         for model, modes in zip(context.models, state["modes"], strict=True):
             _set_modes(model, modes)
+        for model, summed in zip(context.models, state.get("gradients", ()), strict=False):
+            _set_gradients(model, summed, sharded=True)
         for wrapped, saved, steps in zip(
             context.optimizers, state["optimizers"], state["steps"], strict=True
         ):
@@ -133,7 +140,7 @@ class TrialState:
         ):
             _set_buffers(model, buffers)
             if gradients:
-                _set_gradients(model, summed)
+                _set_gradients(model, summed, sharded=False)
         self.metrics.load_state(state["metrics"])
         for wrapped, saved in zip(context.reducers, state["reducers"], strict=True):
             wrapped.reducer.load_state_dict(saved)
@@ -200,22 +207,26 @@ def _set_modes(model: nn.Module, modes: Mapping[str, list[str]]) -> None:
             parameter.requires_grad_(name not in frozen)
 
 
-def _gradients(model: nn.Module) -> dict[str, Any]:
+def _gradients(model: nn.Module, *, sharded: bool) -> dict[str, Any]:
+    """What is summed up so far. Gradients of a sharded model are averaged over the ranks at once,
+    and so belong to all of them; others are each rank's own until an optimizer steps."""
     gradients = ((name, p.grad) for name, p in model.named_parameters())
     return {
-        name: _parts_of(gradient) if gradient.is_sparse else local_of(gradient)
+        name: _parts_of(gradient) if gradient.is_sparse else gradient
         for name, gradient in gradients
-        if gradient is not None
+        if gradient is not None and is_sharded(gradient) == sharded
     }
 
 
-def _set_gradients(model: nn.Module, gradients: Mapping[str, Any]) -> None:
+def _set_gradients(model: nn.Module, gradients: Mapping[str, Any], *, sharded: bool) -> None:
     for name, parameter in model.named_parameters():
+        if is_sharded(parameter) != sharded:
+            continue
         gradient = gradients.get(name)
         if isinstance(gradient, Mapping):
             gradient = _sparse_of(gradient)
-        elif gradient is not None and is_sharded(parameter):
-            gradient = spread(gradient.to(parameter.device), parameter)
+        elif gradient is not None and sharded and not is_sharded(gradient):
+            gradient = shard_like(gradient, parameter)
         parameter.grad = None if gradient is None else gradient.to(parameter.device)
 
 
