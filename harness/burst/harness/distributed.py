@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import json
 import os
 from collections.abc import Mapping
@@ -146,4 +147,7 @@ def leave_gang() -> None:
     import torch.distributed as dist
 
     if dist.is_available() and dist.is_initialized():
+        # A sharded model, in a cycle of references, holds groups whose threads abort the process
+        # where they outlive the interpreter.
+        gc.collect()
         dist.destroy_process_group()

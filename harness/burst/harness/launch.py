@@ -47,6 +47,9 @@ def environment(spec: Mapping[str, Any], environ: Mapping[str, str]) -> dict[str
         defaults["GLOO_SOCKET_IFNAME"] = "lo"
     if spec.get("ranks_per_node", 1) * spec.get("nodes", 1) == 1:
         added |= {"RANK": "0", "LOCAL_RANK": "0", "WORLD_SIZE": "1", "LOCAL_WORLD_SIZE": "1"}
+        # So that code which sets up torch.distributed, as sharding a model does, finds a gang of
+        # one; port 0 is whichever is free.
+        defaults |= {"MASTER_ADDR": "127.0.0.1", "MASTER_PORT": "0"}
     return {**defaults, **environ, **added}
 
 
