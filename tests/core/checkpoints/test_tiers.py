@@ -5,6 +5,7 @@ from __future__ import annotations
 import itertools
 import logging
 import multiprocessing
+import os
 import threading
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -26,6 +27,14 @@ from tests.core.checkpoints.tier_lab import TierLab, content, keys_of, stored
 BUCKET = "burst-tiers"
 _prefixes = itertools.count()
 Place = Callable[[str], str]
+
+
+@pytest.fixture(autouse=True, scope="module")
+def _no_fsync() -> Iterator[None]:
+    """No test here takes the machine's power away, and a busy disk makes every fsync slow."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(os, "fsync", lambda _: None)
+        yield
 
 
 @pytest.fixture(scope="module")
@@ -398,7 +407,7 @@ def test_an_upload_that_ends_at_any_step_shows_all_or_nothing_and_goes_on(
 ) -> None:
     fast = Tier(url=f"file://{tmp_path}/fast", shared=False)
     numbers = itertools.count()
-    manifest = lab.save(lab.tiers([fast]), 10)
+    manifest = lab.save(lab.tiers([fast]), 10, names=["a"])
 
     def place_of(number: int) -> list[Tier]:
         return [fast, Tier(url=f"file://{tmp_path}/slow{number}")]

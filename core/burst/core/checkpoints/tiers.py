@@ -230,7 +230,7 @@ class Tiers:
             try:
                 blobs = self._open(tier.url)
                 if not tier.shared:
-                    freed += finish(blobs, store, fence.trial, tiers=[blobs])
+                    freed += finish(store, fence.trial, [blobs])
                 if tier.keep is not None:
                     node = "" if tier.shared else self._node
                     freed += hold_to_measure(tier, blobs, store, fence, self._clock, node=node)
