@@ -65,7 +65,7 @@ def test_without_a_checkpoint_the_time_of_training_is_told(shown: Burst) -> None
 
 
 def test_why_saving_fails_is_told_before_it_is_late(shown: Burst) -> None:
-    change(shown, checkpoint_problem="cannot write x:\n No space left on device")
+    change(shown, checkpoint_problem="cannot write x\n  Why:  No space left on device")
     words = (
         "! t0000: the newest attempt to save it failed: cannot write x: No space left on device"
     )

@@ -98,9 +98,12 @@ def test_what_was_found_late_is_over_with_the_next_checkpoint_or_attempt() -> No
 
 
 def test_the_alarm_tells_why_saving_fails() -> None:
-    late = training(checkpoint_at=NOW - 250, checkpoint_problem="no space left\n  on device")
+    problem = (
+        "the checkpoint at batch 3 was not saved: cannot write x\n  Why:  no space\n  Mend: -"
+    )
+    late = training(checkpoint_at=NOW - 250, checkpoint_problem=problem)
     assert alarm(late, NOW).endswith(
-        "The newest attempt to save one failed: no space left on device"
+        "The newest attempt to save one failed: cannot write x: no space"
     )
 
 

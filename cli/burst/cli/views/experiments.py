@@ -61,7 +61,7 @@ def experiment_page(
         parts.append(section("Trials", trials_table(picture, width)))
     wrong = alarms(picture, most=10)
     if wrong:
-        parts.append(section("Checkpoints that fail", *wrong))
+        parts.append(section("Alarms", *wrong))
     waiting = waits(picture, most=10)
     if waiting:
         parts.append(section("Waiting", *waiting))

@@ -14,6 +14,7 @@ from burst.cli.reading import Picture, best_trial, metric_of, searcher_of
 from burst.cli.views import text
 from burst.cli.views.table import Column, table
 from burst.core.checkpoints.age import alarm, checkpoint_age, is_late
+from burst.core.checkpoints.causes import brief
 from burst.core.model import Allocation, Lengths, MetricPoint, Node, Trial
 from burst.core.states import TrialState, is_terminal
 from burst.core.units import counted
@@ -134,7 +135,7 @@ def alarms(picture: Picture, most: int = 3) -> list[Text]:
     lines = []
     for trial in picture.trials:
         words = alarm(trial, picture.now)
-        problem = text.one_line(trial.checkpoint_problem) if trial.live else ""
+        problem = brief(trial.checkpoint_problem) if trial.live else ""
         if words:
             lines.append(Text(f"✘ {short_id(trial)}: {words}", style="red bold"))
         elif problem:

@@ -11,6 +11,7 @@ soon as reconcile, which measures by a clock that never goes back, has written s
 
 from __future__ import annotations
 
+from burst.core.checkpoints.causes import brief
 from burst.core.model import Trial
 from burst.core.states import TrialState
 from burst.core.units import format_duration
@@ -71,7 +72,7 @@ def alarm(trial: Trial, now: float) -> str:
     else:
         text = f"its newest checkpoint is {_rough(age)} old, and {about}"
     text += "; a loss now would repeat what it trained since"
-    why = " ".join(trial.checkpoint_problem.split())
+    why = brief(trial.checkpoint_problem)
     return f"{text}. The newest attempt to save one failed: {why}" if why else text
 
 

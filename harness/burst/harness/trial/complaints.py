@@ -1,4 +1,4 @@
-"""What is said of checkpoints that fail: a reason once, however often it comes again.
+"""What is said of checkpoints that fail: a cause once, however often it comes again.
 
 A full disk fails every checkpoint of a night. Said each time, it would bury what else the log has
 to tell; said once and never again, nobody would learn that it is over.
@@ -6,9 +6,7 @@ to tell; said once and never again, nobody would learn that it is over.
 
 from __future__ import annotations
 
-import re
-
-_VARYING = re.compile(r"\b(?:ckpt|exp|alloc)-\w+|\d+|0x[0-9a-f]+")
+from burst.core.checkpoints.causes import brief, cause
 
 
 class Complaints:
@@ -16,23 +14,22 @@ class Complaints:
 
     def __init__(self) -> None:
         self._said: set[str] = set()
-        """The reasons of this row of failures, without what differs each time."""
+        """The causes of this row of failures."""
         self._failed = 0
         self._newest = ""
 
     def failed(self, problems: list[str]) -> list[str]:
-        """The lines for problems that were just met: new reasons in full, old ones when they have
-        come ten, a hundred, a thousand times in a row."""
+        """The lines for problems that were just met: new causes in full, known ones when ten, a
+        hundred, a thousand checkpoints in a row have failed."""
         lines = []
         for problem in problems:
             self._failed += 1
             self._newest = problem
-            reason = _VARYING.sub("#", problem)
-            if reason not in self._said:
-                self._said.add(reason)
+            if cause(problem) not in self._said:
+                self._said.add(cause(problem))
                 lines.append(problem)
-            elif str(self._failed).strip("0") == "1":
-                lines.append(f"{self._failed} checkpoints in a row have failed, now: {problem}")
+            elif str(self._failed).rstrip("0") == "1":
+                lines.append(f"{self._failed} checkpoints in a row have failed: {brief(problem)}")
         return lines
 
     def worked(self) -> str:
@@ -42,9 +39,4 @@ class Complaints:
         if not failed:
             return ""
         times = "the one before" if failed == 1 else f"the {failed} before"
-        return f"checkpoints work again; {times} failed, the last because {_reason(self._newest)}"
-
-
-def _reason(problem: str) -> str:
-    """The cause on one line, without the words that a line about failures repeats."""
-    return " ".join(problem.split()).rpartition(" was not saved: ")[2]
+        return f"checkpoints work again; {times} failed, the last because: {brief(self._newest)}"

@@ -161,6 +161,7 @@ class Rehearsal:
     def _try(self, checkpoint: Checkpoint) -> Verdict:
         settings, store = self._site.settings, self._site.ws.store
         words = (*settings.rehearse, "--store", store.url, "--checkpoint", checkpoint.id)
+        words += ("--node", self._site.node.id)
         command = ("/bin/sh", "-c", _GENTLY, "rehearsal", self._python, *words)
         self._log.unlink(missing_ok=True)
         with self._lock:
