@@ -44,29 +44,26 @@ def delete(
         Unreachable: if a tier did not answer. It counts as deleted; its files may be there still.
     """
     deleted = update(store, Checkpoint, record.id, lambda found: _delete(store, found, clock))
-    return finish(blobs, store, deleted.trial, tiers=tiers, also=[deleted])
+    return _finish(Reach([blobs, *tiers]), store, deleted.trial, tiers, [deleted])
 
 
-def finish(
-    blobs: Blobs,
-    store: Store,
-    trial: str,
-    *,
-    tiers: Sequence[Blobs] = (),
-    also: Sequence[Checkpoint] = (),
-) -> int:
+def finish(store: Store, trial: str, tiers: Sequence[Blobs]) -> int:
     """Finish the removals of a trial's checkpoints, as far as it can be done from here; returns
     the bytes freed. For a node: what others could not remove from its own disk, or not at all
     while the trial's newest checkpoint lay there alone.
 
     Args:
-        blobs, tiers: as for `delete`.
-        also: deleted checkpoints whose tiers are looked into beside those of the remaining ones.
+        tiers: those that are open. Others that hold what remains are opened by themselves.
 
     Raises:
         Unreachable: if a tier did not answer.
     """
-    reach = Reach([blobs, *tiers])
+    return _finish(Reach(tiers), store, trial, tiers, [])
+
+
+def _finish(
+    reach: Reach, store: Store, trial: str, tiers: Sequence[Blobs], also: Sequence[Checkpoint]
+) -> int:
     remaining = filter(remains, store.children(Checkpoint, trial))
     spaces = {space.url: space for space in (*tiers, *reach.of([*also, *remaining]))}
     return collect(reach, list(spaces.values()), store, trial)

@@ -43,7 +43,7 @@ def retain_all(ctx: Context, experiment: Experiment) -> None:
     for trial in trials:
         records = ctx.store.children(Checkpoint, trial.id)
         if any(record.deleted is not None and _lay_on_a_node(record) for record in records):
-            _finish(ctx, trial, records)
+            _finish(ctx, trial)
 
 
 def _apply(ctx: Context, experiment: Experiment, trials: Sequence[Trial]) -> bool:
@@ -90,10 +90,9 @@ def _remove(ctx: Context, checkpoint: Checkpoint) -> bool:
     return True
 
 
-def _finish(ctx: Context, trial: Trial, records: Sequence[Checkpoint]) -> None:
-    gone = [record for record in records if record.deleted is not None]
+def _finish(ctx: Context, trial: Trial) -> None:
     try:
-        finish(ctx.ws.blobs, ctx.store, trial.id, also=gone)
+        finish(ctx.store, trial.id, [ctx.ws.blobs])
     except BurstError as error:
         log.warning("files of deleted checkpoints of %s stay: %s", trial.id, error.what)
 
