@@ -63,7 +63,7 @@ class Tier(BaseModel):
     """Whether it outlives the node and is seen from others; else it is this node's own disk."""
     every: Length | None = None
     """How much training lies between two checkpoints that are copied there; None copies every
-    one. The last one of an attempt is always copied to the tiers that are shared."""
+    one. The last one of an attempt, and one that was validated, always go to those shared."""
     keep: int | None = None
     """How many of a trial's newest checkpoints it holds at the most; None leaves it to retention."""
 
