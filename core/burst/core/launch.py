@@ -65,7 +65,7 @@ class Tier(BaseModel):
     """How much training lies between two checkpoints that are copied there; None copies every
     one. The last one of an attempt, and one that was validated, always go to those shared."""
     keep: int | None = None
-    """How many of a trial's newest checkpoints it holds at the most; None leaves it to retention."""
+    """How many of a trial's newest checkpoints it holds at most; None leaves it to retention."""
 
 
 class LaunchSpec(BaseModel):
