@@ -179,14 +179,19 @@ class Keeper:
         self._session.tell("trial.warm_start", text, checkpoint=restored.checkpoint)
 
     def _load_own(self, restored: Restored) -> list[str]:
-        """Take on this rank's half; returns what of it another number of ranks makes void."""
-        own, same = restored.own, restored.ranks == self._session.distributed.size
+        """Take on this rank's half, if it has one in the checkpoint; returns what another number
+        of ranks makes void, for rank 0 to say."""
+        own, before, now = restored.own, restored.ranks, self._session.distributed.size
+        notes = []
+        if now > before:
+            new = f"{before} to {now - 1}" if now - before > 1 else f"{before}"
+            notes.append(f"new ranks ({new}) start their random numbers from the seed")
         if own is None:
-            return ["this rank has no random state of its own in the checkpoint"]
-        self._state.load_own(own, gradients=same)
-        if same or not any(own["gradients"]):
-            return []
-        return ["gradients accumulated by another number of ranks are dropped"]
+            return notes
+        self._state.load_own(own, gradients=before == now)
+        if before != now and any(own["gradients"]):
+            notes.append("gradients accumulated by another number of ranks are dropped")
+        return notes
 
     def finish_restoring(self, seed: int | None) -> None:
         """Put the random states back, last of all; at a fresh start, give every rank its own
