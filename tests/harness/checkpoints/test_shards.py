@@ -15,10 +15,11 @@ from hypothesis import strategies as st
 from torch.distributed.tensor import DTensor, Partial, Replicate, Shard
 from torch.distributed.tensor.placement_types import _StridedShard
 
+from burst.core.checkpoints.boxes import whole
 from burst.core.checkpoints.state_file import TensorRef
 from burst.core.errors import BurstError
 from burst.harness.checkpoints import shards, shards_save, tree
-from burst.harness.checkpoints.shards_boxes import blocks, overlap, rows, whole, within
+from burst.harness.checkpoints.shards_boxes import blocks, overlap, rows, within
 from burst.harness.collective import Solo
 from tests.harness.checkpoints.shard_support import (
     PLACEMENTS,

@@ -8,14 +8,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator
 
-Offsets = tuple[int, ...]
-Sizes = tuple[int, ...]
-Box = tuple[Offsets, Sizes]
-
-
-def whole(shape: Sizes) -> Box:
-    """The box that is all of a tensor of this shape."""
-    return (0,) * len(shape), shape
+from burst.core.checkpoints.boxes import Box
 
 
 def overlap(one: Box, other: Box) -> Box | None:
@@ -30,12 +23,12 @@ def overlap(one: Box, other: Box) -> Box | None:
     return tuple(offsets), tuple(sizes)
 
 
-def within(box: Box, outer: Box) -> Offsets:
+def within(box: Box, outer: Box) -> tuple[int, ...]:
     """Where `box` begins, counted from where `outer` does."""
     return tuple(a - b for a, b in zip(box[0], outer[0], strict=True))
 
 
-def blocks(sizes: Sizes, start: int, stop: int) -> Iterator[Box]:
+def blocks(sizes: tuple[int, ...], start: int, stop: int) -> Iterator[Box]:
     """The boxes, each a contiguous run and in order, that elements `start` to `stop` of a box of
     these sizes make: at most two for each dimension but the last, and one."""
     if start >= stop:

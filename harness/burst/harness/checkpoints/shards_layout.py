@@ -15,8 +15,8 @@ from typing import Any
 
 import torch
 
+from burst.core.checkpoints.boxes import Box, whole
 from burst.core.errors import BurstError
-from burst.harness.checkpoints.shards_boxes import Box, whole
 
 _MODULE = "torch.distributed.tensor"
 

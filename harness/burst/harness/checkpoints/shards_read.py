@@ -14,10 +14,11 @@ from typing import Any
 
 import torch
 
+from burst.core.checkpoints.boxes import Box, whole
 from burst.core.checkpoints.state_file import StateFile, TensorRef
 from burst.core.model import Json
 from burst.harness.checkpoints import tree, values
-from burst.harness.checkpoints.shards_boxes import Box, blocks, overlap, whole, within
+from burst.harness.checkpoints.shards_boxes import blocks, overlap, within
 from burst.harness.checkpoints.shards_layout import box_of, is_sharded, local_of, spread
 
 

@@ -18,8 +18,9 @@ from typing import Any, NamedTuple
 
 import torch
 
+from burst.core.checkpoints.boxes import Box, whole
 from burst.core.errors import BurstError
-from burst.harness.checkpoints.shards_boxes import Box, rows, whole, within
+from burst.harness.checkpoints.shards_boxes import rows, within
 from burst.harness.checkpoints.shards_layout import Layout, is_sharded, layout_of, local_of
 from burst.harness.checkpoints.tree import Encoded
 from burst.harness.collective import Collective
