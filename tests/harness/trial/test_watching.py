@@ -16,14 +16,16 @@ from burst.harness.trial.schedule import Periods, Schedule
 from burst.harness.trial.units import Period
 from tests.harness.trial.lab import TRIAL, Lab, TinyTrial
 
+STEP_S = 5.0
+
 
 class _Slow(TinyTrial):
-    """Every batch takes a second of the lab's clock."""
+    """Every batch takes five seconds of the lab's clock."""
 
     clock: Any = None
 
     def train_batch(self, batch: Any, epoch_idx: int, batch_idx: int) -> dict[str, Any]:
-        self.clock.advance(1.0)
+        self.clock.advance(STEP_S)
         return super().train_batch(batch, epoch_idx, batch_idx)
 
 
@@ -39,15 +41,13 @@ def _saved(lab: Lab) -> list[int]:
 
 
 def test_auto_saves_early_and_then_at_its_interval(lab: Lab) -> None:
-    lab.attempt(_Slow, checkpoint_period="auto", max_length=Batch(80), validation_period=None)
-    first, second, *_ = _saved(lab)
-    assert first == FIRST_S
-    assert second == FIRST_S + SHORTEST_S
+    lab.attempt(_Slow, checkpoint_period="auto", max_length=Batch(10), validation_period=None)
+    assert _saved(lab) == [FIRST_S / STEP_S, (FIRST_S + SHORTEST_S) / STEP_S, 10]
 
 
 def test_the_record_tells_since_when_it_trains_and_when_a_checkpoint_is_due(lab: Lab) -> None:
     began = lab.clock.now()
-    lab.attempt(_Slow, checkpoint_period=Batch(20), max_length=Batch(50), validation_period=None)
+    lab.attempt(_Slow, checkpoint_period=Batch(4), max_length=Batch(10), validation_period=None)
     trial = lab.store.get(Trial, TRIAL)
     assert trial.training_since == began
     assert trial.checkpoint_interval == 20.0
@@ -55,8 +55,8 @@ def test_the_record_tells_since_when_it_trains_and_when_a_checkpoint_is_due(lab:
 
 def test_where_nodes_are_lost_the_first_checkpoint_does_not_wait_for_its_period(lab: Lab) -> None:
     arguments: dict[str, Any] = {
-        "checkpoint_period": Batch(60),
-        "max_length": Batch(70),
+        "checkpoint_period": Batch(6),
+        "max_length": Batch(8),
         "validation_period": None,
     }
     opened = lab.session
@@ -67,10 +67,10 @@ def test_where_nodes_are_lost_the_first_checkpoint_does_not_wait_for_its_period(
         return session
 
     lab.session = early  # type: ignore[method-assign]
-    lab.attempt(_Slow, leave_after=30, **arguments)
-    assert _saved(lab) == [10, 30]
+    lab.attempt(_Slow, leave_after=4, **arguments)
+    assert _saved(lab) == [2, 4]
     lab.attempt(_Slow, **arguments)
-    assert _saved(lab) == [10, 30, 60, 70]
+    assert _saved(lab) == [2, 4, 6, 8]
 
 
 def test_a_disk_that_is_full_is_told_once_and_so_is_that_it_is_no_more(
@@ -87,14 +87,14 @@ def test_a_disk_that_is_full_is_told_once_and_so_is_that_it_is_no_more(
 
     class Mended(_Slow):
         def train_batch(self, batch: Any, epoch_idx: int, batch_idx: int) -> dict[str, Any]:
-            failing[0] = batch_idx < 25
+            failing[0] = batch_idx < 5
             return super().train_batch(batch, epoch_idx, batch_idx)
 
-    lab.attempt(Mended, checkpoint_period=Batch(5), max_length=Batch(40), validation_period=None)
-    assert _saved(lab) == [30, 35, 40]
+    lab.attempt(Mended, checkpoint_period=Batch(1), max_length=Batch(8), validation_period=None)
+    assert _saved(lab) == [6, 7, 8]
     told = capsys.readouterr().err
     assert told.count("No space left on device") == 2
-    assert told.count("Warning: the checkpoint at batch 5 was not saved") == 1
+    assert told.count("Warning: the checkpoint at batch 1 was not saved") == 1
     assert "checkpoints work again; the 5 before failed" in told
 
 

@@ -6,6 +6,7 @@ from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass
 
 from burst.core.checkpoints import damage
+from burst.core.checkpoints.causes import cause
 from burst.core.checkpoints.delete import restorable
 from burst.core.checkpoints.lend import held_at
 from burst.core.errors import Conflict, Fenced
@@ -130,7 +131,8 @@ def note_copies(
 
 
 def note_failure(store: Store, identity: Identity, text: str, batches: int, now: float) -> None:
-    """Let it be known that a state was not saved. Every call is an event.
+    """Let it be known that a state was not saved. It is an event where its cause is news: a full
+    disk fails every checkpoint of a night, and is told once.
 
     Raises:
         Fenced: if a newer allocation owns the trial.
@@ -138,8 +140,10 @@ def note_failure(store: Store, identity: Identity, text: str, batches: int, now:
     event = identity.event("failed", identity.trial, text, now, batches)
 
     def change(trial: Trial) -> Sequence[Write]:
+        known = trial.checkpoint_problem
+        told = () if known and cause(known) == cause(text) else (Append(event),)
         problem = {"checkpoint_problem": text}
-        return (identity.fence, Put(trial.model_copy(update=problem)), Append(event))
+        return (identity.fence, Put(trial.model_copy(update=problem)), *told)
 
     update(store, Trial, identity.trial, change)
 
