@@ -12,6 +12,7 @@ import re
 from collections.abc import Iterable
 from typing import TypeVar
 
+from burst.core.checkpoints.uses import IMPORTS
 from burst.core.errors import NotFound, UsageError
 from burst.core.model import Checkpoint, Experiment, Model, Node, Record, Trial
 from burst.core.store.port import Store
@@ -75,18 +76,28 @@ def find_node(store: Store, ref: str) -> Node:
 
 
 def find_checkpoint(store: Store, ref: str) -> Checkpoint:
-    """The checkpoint with this id or beginning, or the newest durable one of a trial."""
+    """The checkpoint with this id or beginning, the newest durable one of a trial, or the newest
+    version of a model's name."""
     if not ref.startswith("ckpt-"):
+        model = store.find(Model, ref)
+        if model is not None and model.versions:
+            return store.get(Checkpoint, model.versions[-1])
         return newest_checkpoint(store, find_trial(store, ref))
     exact = store.find(Checkpoint, ref)
     if exact is not None:
         return exact
-    recent = [c for t in _recent_trials(store) for c in store.children(Checkpoint, t.id)]
+    trials = [IMPORTS, *(trial.id for trial in _recent_trials(store))]
+    recent = [c for trial in trials for c in store.children(Checkpoint, trial)]
     return _choose(ref, [c for c in recent if c.id.startswith(ref)], [c.id for c in recent])
 
 
 def newest_checkpoint(store: Store, trial: Trial) -> Checkpoint:
     found = store.find(Checkpoint, trial.checkpoint) if trial.checkpoint else None
+    if found is not None and (found.damaged or found.deleted is not None):
+        from burst.core.checkpoints.delete import restorable
+
+        good = restorable(store.children(Checkpoint, trial.id))
+        found = good[0] if good else found
     if found is None:
         raise NotFound(
             f"{trial.id} has no checkpoint",
@@ -94,6 +105,16 @@ def newest_checkpoint(store: Store, trial: Trial) -> Checkpoint:
             mend=f"`burst checkpoint list {trial.id}` shows those there were",
         )
     return found
+
+
+def checkpoints_of(store: Store, ref: str) -> tuple[str, list[Checkpoint]]:
+    """Whose checkpoints `ref` means, an experiment's, a trial's or all `imports`, and these."""
+    if ref == IMPORTS:
+        return "what was imported", store.children(Checkpoint, IMPORTS)
+    from burst.cli import reading
+
+    found = find_work(store, ref)
+    return found.id, reading.checkpoints_of(store, found)
 
 
 def find_source_id(store: Store, ref: str) -> str:

@@ -23,9 +23,10 @@ _CHECKPOINT = click.argument("checkpoint", shell_complete=any_id)
 
 @click.group()
 def checkpoint() -> None:
-    """List, show, download, verify, pin and delete checkpoints.
+    """List, show, download, import, verify, pin and delete checkpoints.
 
-    Where a CHECKPOINT is asked for, a trial means its newest one.
+    Where a CHECKPOINT is asked for, a trial means its newest one, and the name of an imported
+    model its newest version.
     """
 
 
@@ -35,23 +36,20 @@ def checkpoint() -> None:
 @json_option
 @pass_session
 def list_checkpoints(session: Session, id: str, everything: bool, as_json: bool) -> None:
-    """List the checkpoints of a trial, or of all trials of an experiment.
+    """List the checkpoints of a trial, of all trials of an experiment, or all `imports`.
 
     --json prints an array of `Checkpoint`.
     """
-    from burst.cli import encoding, reading
-    from burst.cli.ids import find_work
+    from burst.cli import encoding
+    from burst.cli.ids import checkpoints_of
 
-    found = find_work(session.store, id)
-    rows = [
-        one for one in reading.checkpoints_of(session.store, found)
-        if everything or one.deleted is None
-    ]  # fmt: skip
+    of, there = checkpoints_of(session.store, id)
+    rows = [one for one in there if everything or one.deleted is None]
     if as_json:
         session.json([encoding.checkpoint_json(one) for one in rows])
         return
     if not rows:
-        session.note(f"{found.id} has no checkpoint.")
+        session.note(f"{of} has no checkpoint.")
         return
     from burst.cli.views.records import checkpoints_table
 
@@ -111,6 +109,39 @@ def download(
         click.echo(str(path))
 
 
+@checkpoint.command("import")
+@click.argument("path", type=click.Path(path_type=Path))
+@click.option("--name", metavar="NAME", default="", help="What `--from` shall call it.")
+@click.option(
+    "--key",
+    metavar="KEY",
+    default="",
+    help="Where the state dict lies, if the file holds more than one, such as ema.model.",
+)
+@json_option
+@pass_session
+def import_checkpoint(session: Session, path: Path, name: str, key: str, as_json: bool) -> None:
+    """Make a checkpoint of a model to start from: `burst run --from`.
+
+    PATH is a folder of Hugging Face (safetensors in one file or several, or pytorch_model.bin), a
+    safetensors file, or a file that torch.save has written of a state dict. No code in it is run.
+    The same model again is the same checkpoint. It is pinned, so retention leaves it; `burst
+    checkpoint list imports` lists all of them. --json prints `Checkpoint`.
+    """
+    from burst.cli import encoding
+    from burst.cli.importing import bring_in
+    from burst.cli.views import text
+
+    with progress_bar(session, "importing") as advance:
+        found = bring_in(session, path, name, key, advance)
+    if as_json:
+        session.json(encoding.checkpoint_json(found))
+        return
+    click.echo(found.id)
+    start = f"burst run --from {name or found.id}"
+    session.note(f"{path} is checkpoint {found.id}, {text.size(found.size)}: `{start}`")
+
+
 @checkpoint.command()
 @_CHECKPOINT
 @click.option("--load", is_flag=True, help="Also restore it with torch, in a process of its own.")
@@ -162,10 +193,18 @@ def pin(session: Session, checkpoint: str, reason: str) -> None:
 @_CHECKPOINT
 @pass_session
 def unpin(session: Session, checkpoint: str) -> None:
-    """Leave a checkpoint to retention again."""
+    """Leave a checkpoint to retention again. An imported one also loses its names, and then only
+    `delete` removes it."""
     from burst.core.checkpoints.delete import unpin
+    from burst.core.checkpoints.uses import IMPORTS
 
-    session.note(f"{unpin(session.store, _find(session, checkpoint).id).id} is not pinned.")
+    found = unpin(session.store, _find(session, checkpoint).id)
+    session.note(f"{found.id} is not pinned.")
+    if found.trial == IMPORTS:
+        from burst.core.checkpoints.importing import forget
+
+        for name in forget(session.store, found):
+            session.note(f"It is not called {name} any more.")
 
 
 @checkpoint.command()

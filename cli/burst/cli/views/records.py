@@ -11,6 +11,7 @@ from rich.text import Text
 from burst.cli.shapes import PoolJson
 from burst.cli.views import text
 from burst.cli.views.table import Column, facts, section, table
+from burst.core.checkpoints.uses import IMPORTS
 from burst.core.model import Allocation, Checkpoint, Event, ExitKind, MetricRow, Node
 from burst.core.units import counted
 
@@ -65,7 +66,7 @@ def checkpoint_page(checkpoint: Checkpoint, now: float) -> RenderableType:
     rows: list[tuple[str, RenderableType]] = [
         ("checkpoint", Text(checkpoint.id, style="bold")),
         ("state", checkpoint_state(checkpoint)),
-        ("trial", f"{checkpoint.trial}, attempt {checkpoint.attempt}, batch {checkpoint.batches}"),
+        ("trial", _whose(checkpoint)),
         ("written", f"{text.moment(checkpoint.created)}, {text.ago(checkpoint.created, now)} ago"),
         ("size", text.size(checkpoint.size)),
         ("lies in", f"{checkpoint.url.rstrip('/')}/{checkpoint.manifest}"),
@@ -75,6 +76,12 @@ def checkpoint_page(checkpoint: Checkpoint, now: float) -> RenderableType:
     if checkpoint.damaged:
         rows.insert(2, ("damage", checkpoint.damaged))
     return facts(rows)
+
+
+def _whose(checkpoint: Checkpoint) -> str:
+    if checkpoint.trial == IMPORTS:
+        return "none: a model's weights alone"
+    return f"{checkpoint.trial}, attempt {checkpoint.attempt}, batch {checkpoint.batches}"
 
 
 def checkpoint_state(checkpoint: Checkpoint) -> Text:

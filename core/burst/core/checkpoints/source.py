@@ -3,14 +3,11 @@
 from __future__ import annotations
 
 from burst.core.checkpoints.delete import restorable
-from burst.core.checkpoints.uses import users
+from burst.core.checkpoints.uses import IMPORTS, users
 from burst.core.config.experiment import WarmStart
 from burst.core.errors import NotFound, Refused
 from burst.core.model import Checkpoint, Model, Trial
 from burst.core.store.port import Store
-
-IMPORTS = "imports"
-"""The `trial` of checkpoints that were imported, which no experiment's retention looks at."""
 
 
 def find_source(store: Store, name: str) -> Checkpoint:

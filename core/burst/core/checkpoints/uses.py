@@ -5,6 +5,9 @@ from __future__ import annotations
 from burst.core.model import Checkpoint, Experiment
 from burst.core.store.port import Store
 
+IMPORTS = "imports"
+"""The `trial` of checkpoints that were imported, which no experiment's retention looks at."""
+
 
 def users(store: Store, checkpoint: Checkpoint) -> tuple[str, ...]:
     """The live experiments that start from a checkpoint (`Checkpoint.started`).
