@@ -47,9 +47,13 @@ def world(rank: int, ranks: int) -> Iterator[None]:
 
 
 def mesh_of(shape: Sequence[int]) -> Any:
+    """A mesh of all ranks. Its names differ from rank to rank, as torch keeps what it found out
+    about a mesh for all that are equal, and in a real process they are of one rank."""
     from torch.distributed.device_mesh import DeviceMesh
 
-    return DeviceMesh("cpu", torch.arange(math.prod(shape)).reshape(tuple(shape)))
+    ranks = torch.arange(math.prod(shape)).reshape(tuple(shape))
+    names = tuple(f"dimension {dim} of rank {dist.get_rank()}" for dim in range(len(shape)))
+    return DeviceMesh("cpu", ranks, mesh_dim_names=names)
 
 
 def spread_out(tensor: torch.Tensor, mesh: Any, placements: Sequence[Any]) -> DTensor:
