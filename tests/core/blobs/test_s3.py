@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import itertools
-import logging
 import os
 from collections.abc import Iterator
 
@@ -13,31 +12,15 @@ from burst.core.blobs import open_blobs
 from burst.core.blobs.s3 import S3Blobs
 from burst.core.errors import NotFound, Unreachable, UsageError
 from burst.core.testing.blob_contract import BlobContract
+from tests.core.blobs.mock_s3 import BUCKET, mock_s3
 
-BUCKET = "burst-test"
 _prefixes = itertools.count()
 
 
 @pytest.fixture(scope="module")
 def server() -> Iterator[str]:
-    """The URL of an S3 of our own, with one bucket."""
-    import boto3
-    from moto.server import ThreadedMotoServer
-
-    logging.getLogger("werkzeug").setLevel(logging.ERROR)
-    with pytest.MonkeyPatch.context() as patch:
-        for name in ("AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY"):
-            patch.setenv(name, "testing")
-        patch.setenv("AWS_DEFAULT_REGION", "us-east-1")
-        moto = ThreadedMotoServer("127.0.0.1", 0, verbose=False)
-        moto.start()
-        host, port = moto.get_host_and_port()
-        url = f"http://{host}:{port}"
-        client = boto3.client("s3", endpoint_url=url)
-        client.create_bucket(Bucket=BUCKET)
-        client.close()
+    with mock_s3() as url:
         yield url
-        moto.stop()
 
 
 @pytest.fixture

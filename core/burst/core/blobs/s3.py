@@ -11,7 +11,6 @@ import mmap
 import os
 import threading
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
@@ -77,8 +76,7 @@ class S3Blobs:
             if size > _ONE_PUT:
                 self._call(key, lambda s3: _upload(s3, file, self._at(key)))
             elif size:
-                with _mapped(file, size, mmap.ACCESS_READ) as view:
-                    self.put(key, view)
+                self.put(key, memoryview(mmap.mmap(file.fileno(), size, prot=mmap.PROT_READ)))
             else:
                 self.put(key, b"")
 
@@ -115,8 +113,7 @@ class S3Blobs:
             if size:
                 # A disk that is full while a mapping of it is written would end the process.
                 os.posix_fallocate(file.fileno(), 0, size)
-                with _mapped(file, size, mmap.ACCESS_WRITE) as view:
-                    self.read_into(key, view)
+                self.read_into(key, memoryview(mmap.mmap(file.fileno(), size)))
 
         with told_of_file(path):
             path.parent.mkdir(parents=True, exist_ok=True)
@@ -131,7 +128,19 @@ class S3Blobs:
 
     def list(self, prefix: str) -> Iterator[BlobInfo]:
         check_prefix(prefix)
-        return self._list(prefix)
+        where = {"Bucket": self._where.bucket, "Prefix": self._where.prefix + prefix}
+        found: list[Any] = []
+        more: dict[str, str] = {}
+        while True:
+            page = self._call(prefix, partial(_page, {**where, **more}))
+            found += page.get("Contents", ())
+            if not page["IsTruncated"]:
+                break
+            more = {"ContinuationToken": page["NextContinuationToken"]}
+        # S3 lists them in this order, but not all that speak its protocol do.
+        for each in sorted(found, key=lambda each: each["Key"]):
+            key = each["Key"].removeprefix(self._where.prefix)
+            yield BlobInfo(key, each["Size"], each["LastModified"].timestamp())
 
     def delete(self, key: str) -> None:
         self._call(key, lambda s3: s3.delete_object(**self._at(key)))
@@ -149,20 +158,6 @@ class S3Blobs:
         if found is None:
             raise NotFound(f"there is no {self._where.name(key)}")
         return found.size
-
-    def _list(self, prefix: str) -> Iterator[BlobInfo]:
-        after, more = "", True
-        while more:
-            page = self._call(prefix, partial(self._page, prefix, after))
-            for found in page.get("Contents", ()):
-                after = found["Key"]
-                key = after.removeprefix(self._where.prefix)
-                yield BlobInfo(key, found["Size"], found["LastModified"].timestamp())
-            more = page["IsTruncated"]
-
-    def _page(self, prefix: str, after: str, s3: Any) -> Any:
-        whole = self._where.prefix + prefix
-        return s3.list_objects_v2(Bucket=self._where.bucket, Prefix=whole, StartAfter=after)
 
     def _at(self, key: str) -> dict[str, str]:
         return {"Bucket": self._where.bucket, "Key": self._where.path(key)}
@@ -195,10 +190,8 @@ class S3Blobs:
             return self._connection
 
 
-@contextmanager
-def _mapped(file: BinaryIO, size: int, access: int) -> Iterator[memoryview]:
-    with mmap.mmap(file.fileno(), size, access=access) as mapped, memoryview(mapped) as view:
-        yield view
+def _page(which: dict[str, str], s3: Any) -> Any:
+    return s3.list_objects_v2(**which)
 
 
 def _upload(s3: Any, file: BinaryIO, at: dict[str, str]) -> None:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from functools import cache
 from typing import Any
 from urllib.parse import parse_qsl, quote
 
@@ -82,11 +83,10 @@ def find(where: S3Url) -> Place:
         Unreachable: there are no credentials.
         UsageError: boto3's own settings are wrong.
     """
-    from boto3.session import Session
     from botocore.exceptions import BotoCoreError
 
     try:
-        session = Session()
+        session = _session()
         credentials = session.get_credentials()
         region = where.options.get("region") or session.region_name
         client = _client(session, where, region or _ANY_REGION)
@@ -113,6 +113,25 @@ def find(where: S3Url) -> Place:
         virtual_host=f"//{where.bucket}." in bucket_url,
         attempts=_attempts(session),
     )
+
+
+def _session() -> Any:
+    import botocore.session
+    from boto3.session import Session
+
+    session = botocore.session.get_session()
+    session.register_component(
+        "data_loader", _service_models(session.get_config_variable("data_path"))
+    )
+    return Session(botocore_session=session)
+
+
+@cache
+def _service_models(folders: str | None) -> Any:
+    """botocore's tables of services and regions: a fifth of a second to read, so read once."""
+    from botocore.loaders import create_loader
+
+    return create_loader(folders)
 
 
 def _client(session: Any, where: S3Url, region: str) -> Any:

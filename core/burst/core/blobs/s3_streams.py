@@ -19,7 +19,8 @@ from burst.core.blobs.retrying import Passing
 from burst.core.blobs.s3_place import Place, S3Url
 from burst.core.blobs.s3_words import Answer, told
 
-_CHUNK = 2**20
+CHUNK = 2**18
+"""What a transfer that breaks loses at the most."""
 _CREDENTIALS_FOR = timedelta(minutes=5)
 """botocore renews what ends within ten minutes, so nothing that is asked for so often is stale."""
 
@@ -98,7 +99,7 @@ class _Obstore:
 
     def _chunks(self, name: str, found: Any) -> Iterator[memoryview]:
         with _told_by_obstore(name, self._where.bucket):
-            for chunk in found.stream(min_chunk_size=_CHUNK):
+            for chunk in found.stream(min_chunk_size=CHUNK):
                 yield memoryview(chunk)
 
 
@@ -130,7 +131,7 @@ class _Boto:
 
     def _chunks(self, name: str, body: Any) -> Iterator[memoryview]:
         with told(name, self._where.bucket), body:
-            for chunk in body.iter_chunks(_CHUNK):
+            for chunk in body.iter_chunks(CHUNK):
                 yield memoryview(chunk)
 
 

@@ -8,7 +8,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 
 from burst.core.blobs.retrying import Passing
-from burst.core.errors import BurstError, NotFound, Refused, Unreachable
+from burst.core.errors import BurstError, NotFound, Refused, StoreError, Unreachable
 
 _CODE = re.compile(r"<Code>([^<]*)</Code>")
 _MESSAGE = re.compile(r"<Message>([^<]*)</Message>")
@@ -73,6 +73,10 @@ class Answer:
             )
         if self.status in (401, 403):
             return Refused(f"S3 does not let you use {name}", why=why, mend=_CREDENTIALS)
+        if self.code in _SPOILED:
+            return StoreError(
+                f"{name} did not arrive as it was sent", why=why, mend="check the network"
+            )
         return no_answer(name, why)
 
 

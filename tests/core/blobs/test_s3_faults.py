@@ -1,0 +1,233 @@
+"""What networks and busy servers do to S3 blobs, at every call and in every way that is known."""
+
+from __future__ import annotations
+
+import hashlib
+import itertools
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+
+from burst.core.blobs import s3_get
+from burst.core.blobs.retrying import Passing, Retries
+from burst.core.blobs.s3 import S3Blobs
+from burst.core.blobs.s3_streams import CHUNK
+from burst.core.errors import BurstError, StoreError, Unreachable
+from burst.core.testing.fault_proxy import FaultProxy, Spoil, fault_proxy
+from tests.core.blobs.mock_s3 import BUCKET, mock_s3
+
+DATA = bytes(range(256)) * 1200
+_prefixes = itertools.count()
+
+NOT_DONE = (Spoil.SLOW_DOWN, Spoil.ERROR, Spoil.TOO_MANY, Spoil.RESET)
+
+
+@pytest.fixture(scope="module")
+def proxied() -> Iterator[FaultProxy]:
+    with mock_s3() as url, fault_proxy(url) as proxy:
+        yield proxy
+
+
+@pytest.fixture
+def proxy(proxied: FaultProxy) -> Iterator[FaultProxy]:
+    proxied.seen.clear()
+    proxied.sent = 0
+    yield proxied
+    assert not proxied.spoils, "a fault that the test wanted was never met"
+
+
+@pytest.fixture
+def pauses() -> list[float]:
+    return []
+
+
+@pytest.fixture
+def blobs(proxy: FaultProxy, pauses: list[float]) -> S3Blobs:
+    url = f"s3://{BUCKET}/faults/{next(_prefixes)}?endpoint_url={proxy.url}"
+    return S3Blobs(url, Retries(sleep=pauses.append, random=lambda: 0.5))
+
+
+def put_in_a_batch(blobs: S3Blobs) -> None:
+    batch = blobs.batch()
+    batch.put("new", DATA, hashlib.sha256(DATA).hexdigest())
+    batch.finish()
+
+
+def read(blobs: S3Blobs) -> bytes:
+    buffer = bytearray(len(DATA) + 10)
+    size = blobs.read_into("old", memoryview(buffer))
+    return bytes(buffer[:size])
+
+
+def into_a_file(blobs: S3Blobs, folder: Path) -> bytes:
+    blobs.get_file("old", folder / "copy")
+    return (folder / "copy").read_bytes()
+
+
+def from_a_file(blobs: S3Blobs, folder: Path) -> None:
+    (folder / "source").write_bytes(DATA)
+    blobs.put_file("new", folder / "source")
+
+
+WRITES: dict[str, Callable[[S3Blobs, Path], object]] = {
+    "put": lambda blobs, _: blobs.put("new", DATA),
+    "batch": lambda blobs, _: put_in_a_batch(blobs),
+    "put_file": from_a_file,
+}
+READS: dict[str, Callable[[S3Blobs, Path], object]] = {
+    "get": lambda blobs, _: blobs.get("old"),
+    "get_range": lambda blobs, _: blobs.get_range("old", 0, 10**9),
+    "read_into": lambda blobs, _: read(blobs),
+    "get_file": into_a_file,
+}
+
+
+@pytest.mark.parametrize("spoil", [*NOT_DONE, Spoil.LOST], ids=lambda spoil: spoil.name)
+@pytest.mark.parametrize("method", ["PUT", "HEAD"])
+@pytest.mark.parametrize("how", WRITES)
+def test_a_write_gets_through(
+    blobs: S3Blobs, proxy: FaultProxy, tmp_path: Path, how: str, method: str, spoil: Spoil
+) -> None:
+    proxy.spoils = [(method, spoil)]
+    WRITES[how](blobs, tmp_path)
+    assert blobs.get("new") == DATA
+
+
+@pytest.mark.parametrize(
+    "spoil", [*NOT_DONE, Spoil.LOST, Spoil.TRUNCATED], ids=lambda spoil: spoil.name
+)
+@pytest.mark.parametrize("how", READS)
+def test_a_read_gets_through(
+    blobs: S3Blobs, proxy: FaultProxy, tmp_path: Path, how: str, spoil: Spoil
+) -> None:
+    blobs.put("old", DATA)
+    proxy.spoils = [("GET", spoil), ("GET", spoil)]
+    assert READS[how](blobs, tmp_path) == DATA
+
+
+@pytest.mark.parametrize("spoil", [*NOT_DONE, Spoil.LOST], ids=lambda spoil: spoil.name)
+def test_looking_and_deleting_get_through(blobs: S3Blobs, proxy: FaultProxy, spoil: Spoil) -> None:
+    blobs.put("old", DATA)
+    proxy.spoils = [("HEAD", spoil), ("GET", spoil), ("DELETE", spoil)]
+    info = blobs.info("old")
+    assert info is not None
+    assert info.size == len(DATA)
+    assert [found.key for found in blobs.list("")] == ["old"]
+    blobs.delete("old")
+    assert blobs.info("old") is None
+
+
+def test_what_the_store_holds_is_compared_with_what_was_sent(
+    blobs: S3Blobs, proxy: FaultProxy
+) -> None:
+    proxy.spoils = [("HEAD", Spoil.WRONG_SIZE)]
+    blobs.put("new", DATA)
+    assert [step.split()[0] for step in proxy.seen] == ["PUT", "HEAD", "PUT", "HEAD"]
+
+    proxy.spoils = [("HEAD", Spoil.WRONG_SIZE)] * 8
+    with pytest.raises(StoreError, match="is not what was sent") as caught:
+        blobs.put("new", DATA)
+    assert str(len(DATA) + 1) in caught.value.why
+
+
+@pytest.mark.parametrize("how", [*WRITES, *READS])
+def test_what_stays_broken_is_told_after_eight_tries_ever_further_apart(
+    blobs: S3Blobs, proxy: FaultProxy, pauses: list[float], tmp_path: Path, how: str
+) -> None:
+    blobs.put("old", DATA)
+    proxy.seen.clear()
+    method = "PUT" if how in WRITES else "GET"
+    proxy.spoils = [(method, Spoil.SLOW_DOWN)] * 8
+    with pytest.raises(Unreachable, match="S3 did not answer") as caught:
+        {**WRITES, **READS}[how](blobs, tmp_path)
+    assert "faults" in caught.value.what
+    assert "SlowDown" in caught.value.why
+    assert sum(step.startswith(method) for step in proxy.seen) == 8
+    assert pauses == [0.05 * 2**n for n in range(7)]
+    assert not (tmp_path / "copy").exists()
+
+
+def test_a_users_own_number_of_tries_is_kept(
+    blobs: S3Blobs, proxy: FaultProxy, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("AWS_MAX_ATTEMPTS", "2")
+    proxy.spoils = [("PUT", Spoil.ERROR)] * 2
+    with pytest.raises(Unreachable):
+        blobs.put("new", DATA)
+    assert len(proxy.seen) == 2
+
+
+def test_every_part_goes_on_where_it_broke(
+    blobs: S3Blobs, proxy: FaultProxy, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(s3_get, "_PART", 2**20)
+    data = DATA * 30
+    blobs.put("old", data)
+    proxy.sent = 0
+    proxy.spoils = [("GET", Spoil.TRUNCATED), ("GET", Spoil.NOTHING)] * 8
+    buffer = bytearray(len(data))
+    assert blobs.read_into("old", memoryview(buffer)) == len(data)
+    assert buffer == data
+    assert proxy.sent <= len(data) + 8 * CHUNK
+
+
+def test_a_transfer_that_keeps_breaking_but_moves_is_not_given_up(
+    blobs: S3Blobs, proxy: FaultProxy
+) -> None:
+    data = DATA * 25
+    blobs.put("old", data)
+    proxy.spoils = [("GET", Spoil.TRUNCATED)] * 10
+    buffer = bytearray(len(data))
+    assert blobs.read_into("old", memoryview(buffer)) == len(data)
+    assert buffer == data
+
+
+def test_an_object_replaced_while_it_is_read_is_read_anew(
+    blobs: S3Blobs, proxy: FaultProxy, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(s3_get, "_PART", 2**18)
+    old, new = b"o" * 2**20, b"n" * 2**20
+    blobs.put("old", old)
+    go_on, calls = s3_get.Receiver._go_on, itertools.count()
+
+    def replacing(self: s3_get.Receiver, *args: object) -> object:
+        if next(calls) == 1:
+            blobs.put("old", new)
+        return go_on(self, *args)  # type: ignore[arg-type]
+
+    monkeypatch.setattr(s3_get.Receiver, "_go_on", replacing)
+    buffer = bytearray(2**20)
+    assert blobs.read_into("old", memoryview(buffer)) == 2**20
+    assert buffer == new
+
+
+class TestRetries:
+    def test_progress_starts_the_count_anew(self) -> None:
+        outcomes = iter([False] * 2 + [True] + [False] * 2 + [None])
+        retries = Retries(attempts=4, sleep=lambda _: None)
+
+        def attempt() -> str:
+            outcome = next(outcomes)
+            if outcome is None:
+                return "done"
+            raise Passing(BurstError("no"), progress=outcome)
+
+        assert retries.run(attempt) == "done"
+
+    def test_other_errors_are_not_tried_again(self) -> None:
+        tries = []
+
+        def attempt() -> None:
+            tries.append(1)
+            raise Unreachable("no")
+
+        with pytest.raises(Unreachable):
+            Retries(sleep=lambda _: None).run(attempt)
+        assert tries == [1]
+
+    def test_no_pause_is_longer_than_the_longest(self) -> None:
+        retries = Retries(first_s=0.1, longest_s=3.0, random=lambda: 1.0)
+        pauses = [retries.pause(failed) for failed in range(1, 2000)]
+        assert pauses[0] == 0.1
+        assert max(pauses) == 3.0
