@@ -177,6 +177,75 @@ def test_without_its_terms_a_save_would_lose_files(scene: str) -> None:
     assert any(world.missing() for world in SCENES[scene](scene))
 
 
+# --- a death at every call ---------------------------------------------------------------------
+
+
+def _with_everything() -> tuple[World, list[str]]:
+    """Three trials on one node, with checkpoints in both tiers and files of one another."""
+    world = World()
+    trials = [world.add_trial() for _ in range(3)]
+    for trial in trials:
+        for number in range(2):
+            contents = [b"%s %d" % (trial.encode(), number), FROZEN, OTHER]
+            world.saver(trial, contents, tiers=True).run()
+    return world, trials
+
+
+def _removal() -> tuple[World, Process]:
+    world, trials = _with_everything()
+    for trial in trials:
+        end(world, trial)
+    mine = [each for each in world.records() if each.trial != trials[2]]
+    for record in mine[:-1]:
+        world.remover(record).run()
+    return world, world.remover(mine[-1])
+
+
+def _room() -> tuple[World, Process]:
+    world, trials = _with_everything()
+    return world, world.evictor(trials[1], [each.id for each in world.records()[2:3]])
+
+
+def _sweeping() -> tuple[World, Process]:
+    world, trials = _with_everything()
+    world.saver(trials[0], [b"of a save that died", FROZEN], tiers=True).step(25)
+    world.remover(world.records()[0]).step(20)
+    return world, world.successor(trials[0])
+
+
+def _saving() -> tuple[World, Process]:
+    world, trials = _with_everything()
+    return world, world.saver(trials[2], [b"new", FROZEN, OTHER], tiers=True)
+
+
+@pytest.mark.parametrize("make", [_removal, _room, _sweeping, _saving])
+def test_what_dies_at_any_call_loses_nothing_and_is_finished_later(
+    make: Callable[[], tuple[World, Process]],
+) -> None:
+    world, process = make()
+    calls = count(process)
+    assert calls > 5
+    for at in range(calls):
+        world, process = make()
+        process.step(at)
+        assert world.missing() == []
+        for trial in world.trials():
+            world.successor(trial.id).run()
+        assert world.missing() == []
+        assert world.needless() == []
+
+
+def test_a_tier_that_was_left_at_any_call_is_as_after_a_whole_pass_once_it_is_tidied() -> None:
+    world, process = _room()
+    calls = count(process)
+    for at in range(calls):
+        again, process = _room()
+        process.step(at)
+        leaving = [] if at > 1 else [each.id for each in again.records()[2:3]]
+        again.evictor(again.trials()[1].id, leaving).run()
+        assert again.fast.kept == world.fast.kept
+
+
 # --- any number of processes, in any order -----------------------------------------------------
 
 
