@@ -20,6 +20,7 @@ from burst.core.checkpoints.tier_reader import aligned
 from burst.core.checkpoints.tiers import Elsewhere, Tiers
 from burst.core.errors import BurstError, NotFound, StoreError, Unreachable
 from burst.core.launch import Tier
+from burst.core.length import Length
 from burst.core.model import Checkpoint, Copy
 from burst.core.testing.faults import FaultyBlobs, FaultyDisk, How, Plan, dying, plans
 from tests.core.checkpoints.tier_lab import TierLab, content, keys_of, stored
@@ -387,6 +388,21 @@ def test_a_checkpoint_of_another_experiment_is_read_from_where_its_record_says(
     tiers = lab.tiers(other, node="node-2")
     assert is_whole(lab, restore(tiers, lab.record(manifest)), manifest)
     assert stored(other[1].url) == set()
+    another_rank = lab.tiers(other, node="node-2").source(manifest, lab.record(manifest))
+    assert another_rank.get(manifest.tensors[0].key) == content("a")
+
+
+def test_the_length_between_two_copies_goes_on_over_a_restore(
+    two: list[Tier], lab: TierLab
+) -> None:
+    given = [two[0], two[1].model_copy(update={"every": Length.model_validate("10ba")})]
+    restored = lab.save(lab.tiers(given), 10)
+    tiers = lab.tiers(given)
+    tiers.source(tiers.find(lab.record(restored)))
+    assert tiers.due(lab.manifest(19)) == ()
+    assert tiers.due(lab.manifest(20)) == (given[1],)
+    assert tiers.due(lab.manifest(15), last=True) == (given[1],)
+    assert tiers.due(lab.manifest(15, metrics={"loss": 1.0})) == (given[1],)
 
 
 # --- interruptions -------------------------------------------------------------------------------

@@ -172,10 +172,14 @@ class Tiers:
             )
         raise Damaged(f"no manifest of checkpoint {record.id} is intact", why="; ".join(problems))
 
-    def source(self, manifest: Manifest) -> Source:
-        """Reads the files of a checkpoint that `find` has found. See `Source`: what it returns is
-        verified, and need not be hashed again."""
-        record = self._found.get(manifest.id)
+    def source(self, manifest: Manifest, record: Checkpoint | None = None) -> Source:
+        """Reads the files of a checkpoint. See `Source`: what it returns is verified, and need not
+        be hashed again.
+
+        Args:
+            record: the checkpoint's; without it, the one that `find` was asked about here.
+        """
+        record = record or self._found.get(manifest.id)
         if record is None:
             return Source([self._place(tier) for tier in self._tiers], manifest, self._warn)
         for copy in record.copies:
