@@ -12,6 +12,7 @@ from burst.core.errors import BurstError, UsageError
 from burst.core.model import Lengths
 from burst.harness.checkpoints.port import CheckpointEngine, Restored
 from burst.harness.session import Session
+from burst.harness.trial.expected import Usual
 
 _FILES = "files"
 
@@ -87,6 +88,9 @@ class CheckpointApi:
         self._engine: CheckpointEngine | None = None
         self._progress = report_progress
         self._everything = everything
+        self._usual = Usual(session.clock)
+        session.progress.training_since = session.clock.now()
+        session.progress.checkpoint_interval = self._usual
 
     def save(self, state: Any, batches: int, *, own: Any = None,
              metrics: Mapping[str, float] | None = None) -> None:  # fmt: skip
@@ -124,6 +128,7 @@ class CheckpointApi:
         if not durable or problems:
             raise BurstError("the checkpoint could not be saved", why="; ".join(problems))
         self.saved_at = batches
+        self._usual.saved()
 
     def restore(self) -> Saved | None:
         """The trial's newest checkpoint; else the one that it starts from (`warm`); else None.

@@ -10,7 +10,7 @@ import pytest
 from burst.core.clock import ManualClock
 from burst.core.model import Checkpoint, Trial
 from burst.harness import Batch
-from burst.harness.trial.expected import Expected
+from burst.harness.trial.expected import Expected, Usual
 from burst.harness.trial.interval import FIRST_S, SHORTEST_S, Conditions
 from burst.harness.trial.schedule import Periods, Schedule
 from burst.harness.trial.units import Period
@@ -142,3 +142,14 @@ def test_a_validation_that_fails_is_over(expected: Expected) -> None:
         fail()
     _advance(expected, 61.0)
     assert expected() == 60.0
+
+
+def test_a_script_is_expected_to_save_as_often_as_it_did() -> None:
+    clock = ManualClock()
+    usual = Usual(clock)
+    said = []
+    for gap in (5.0, 40.0, 61.23456, 60.0, 62.0):
+        clock.advance(gap)
+        usual.saved()
+        said.append(usual())
+    assert said == [None, None, 40.0, 50.0, 60.0]

@@ -2,11 +2,16 @@
 
 from __future__ import annotations
 
+from collections import deque
 from collections.abc import Iterator
 from contextlib import contextmanager
+from statistics import median
 
 from burst.core.clock import Clock
 from burst.harness.trial.schedule import Schedule
+
+_GAPS = 9
+_ENOUGH = 3
 
 
 class Expected:
@@ -42,3 +47,23 @@ class Expected:
             if expected is not None and now - began > expected:
                 self._not_before = now + expected
             self._since = None
+
+
+class Usual:
+    """For a script with a loop of its own, which nobody told a period: the next checkpoint is to
+    be expected after the median of the last times between two."""
+
+    def __init__(self, clock: Clock) -> None:
+        self._clock = clock
+        self._last = clock.monotonic()
+        self._gaps: deque[float] = deque(maxlen=_GAPS)
+
+    def saved(self) -> None:
+        now = self._clock.monotonic()
+        self._gaps.append(now - self._last)
+        self._last = now
+
+    def __call__(self) -> float | None:
+        """Seconds, to three digits; None before three checkpoints. Safe from any thread."""
+        gaps = tuple(self._gaps)
+        return float(f"{median(gaps):.3g}") if len(gaps) >= _ENOUGH else None
