@@ -104,26 +104,27 @@ class Library:
         return self._files[record.id]
 
     def needed(
-        self, trial: str, owners: Collection[str] = (), counts: Counts = remains
+        self, own: Sequence[Checkpoint], owners: Collection[str] = (), counts: Counts = remains
     ) -> frozenset[str] | None:
         """The keys that manifests name of a trial's checkpoints, and of all others that may name
         files in the folders of `owners`. None if that cannot be told, as a manifest that is not
         known to be damaged cannot be read, or records change faster than they are read.
 
         Args:
-            counts: which of this trial's own checkpoints need their files.
+            own: the trial's checkpoints as they were listed; they are listed again if need be.
+            counts: which of these need their files.
         """
         for _ in range(_ROUNDS):
             try:
-                return self._named_now(trial, owners, counts)
+                return self._named_now(own, owners, counts)
             except _Changed:
-                continue
+                own = self._store.children(Checkpoint, own[0].trial)
         return None
 
     def _named_now(
-        self, trial: str, owners: Collection[str], counts: Counts
+        self, own: Sequence[Checkpoint], owners: Collection[str], counts: Counts
     ) -> frozenset[str] | None:
-        own = self._store.children(Checkpoint, trial)
+        trial = own[0].trial
         before = self._find(owners, own)
         others = {id for record in before for id in (record.trial, *record.lent_to)} - {trial}
         there = [record for record in own if counts(record)]
@@ -172,7 +173,7 @@ def remove(space: Blobs, needless: Iterable[BlobInfo]) -> int:
     return freed
 
 
-def collect(reach: Reach, spaces: Sequence[Blobs], store: Store, trial: str) -> int:
+def collect(reach: Reach, spaces: Sequence[Blobs], store: Store, own: Sequence[Checkpoint]) -> int:
     """Remove what the deleted checkpoints of a trial have left needless, in their own folders and
     in those of other trials' deleted checkpoints. Returns the bytes freed. Idempotent.
 
@@ -180,16 +181,20 @@ def collect(reach: Reach, spaces: Sequence[Blobs], store: Store, trial: str) -> 
 
     Args:
         spaces: the tiers to remove from.
+        own: the trial's checkpoints, as they were just listed.
 
     Raises:
         Unreachable: if a tier did not answer. What is left to do, the next call does.
     """
-    gone = {each.id: each for each in store.children(Checkpoint, trial) if not remains(each)}
+    gone = {record.id: record for record in own if not remains(record)}
+    if not gone:
+        return 0
+    trial = own[0].trial
     indexes = {manifest_key(trial, id): record for id, record in gone.items()}
     found = [(space, lying(space, trial, gone)) for space in spaces]
     begun = {blob.key: indexes[blob.key] for _, of in found for blob in of if blob.key in indexes}
     library = Library(reach, store)
-    abroad = _abroad(library, spaces, store, list(begun.values()))
+    abroad = _abroad(library, spaces, store, own, list(begun.values()))
     if abroad is None:
         return 0
     needless = [
@@ -197,7 +202,7 @@ def collect(reach: Reach, spaces: Sequence[Blobs], store: Store, trial: str) -> 
         for space, of in found
     ]
     owners = {owner_of(blob.key)[1] for _, of in needless for blob in of}
-    needed = library.needed(trial, owners) if owners else frozenset()
+    needed = library.needed(own, owners) if owners else frozenset()
     if needed is None:
         return 0
     freed = sum(remove(space, [b for b in of if b.key not in needed]) for space, of in needless)
@@ -205,15 +210,19 @@ def collect(reach: Reach, spaces: Sequence[Blobs], store: Store, trial: str) -> 
 
 
 def _abroad(
-    library: Library, spaces: Sequence[Blobs], store: Store, begun: Sequence[Checkpoint]
+    library: Library,
+    spaces: Sequence[Blobs],
+    store: Store,
+    own: Sequence[Checkpoint],
+    begun: Sequence[Checkpoint],
 ) -> Mapping[str, list[BlobInfo]] | None:
     """By tier: files in the folders of other trials' deleted checkpoints that only checkpoints
     whose removal has begun may have kept there; None if that cannot be told."""
     borrowers = [record for record in begun if record.borrowed_from]
     if not borrowers:
         return {}
-    trial = borrowers[0].trial
-    kept = library.needed(trial)
+    trial = own[0].trial
+    kept = library.needed(own)
     if kept is None:
         return None
     keys: set[str] = set()

@@ -64,9 +64,10 @@ def finish(store: Store, trial: str, tiers: Sequence[Blobs]) -> int:
 def _finish(
     reach: Reach, store: Store, trial: str, tiers: Sequence[Blobs], also: Sequence[Checkpoint]
 ) -> int:
-    remaining = filter(remains, store.children(Checkpoint, trial))
-    spaces = {space.url: space for space in (*tiers, *reach.of([*also, *remaining]))}
-    return collect(reach, list(spaces.values()), store, trial)
+    own = store.children(Checkpoint, trial)
+    places = reach.of([*also, *filter(remains, own)])
+    spaces = {space.url: space for space in (*tiers, *places)}
+    return collect(reach, list(spaces.values()), store, own)
 
 
 def sweep(blobs: Blobs, store: Store, fence: Fence, *, tiers: Sequence[Blobs] = ()) -> int:
@@ -83,11 +84,12 @@ def sweep(blobs: Blobs, store: Store, fence: Fence, *, tiers: Sequence[Blobs] = 
     spaces = [blobs, *tiers]
     there = [(space, list(space.list(trial_folder(fence.trial)))) for space in spaces]
     store.commit(fence)
-    known = {record.id for record in store.children(Checkpoint, fence.trial)}
+    own = store.children(Checkpoint, fence.trial)
+    known = {record.id for record in own}
     freed = 0
     for space, lying in there:
         freed += remove(space, [blob for blob in lying if owner_of(blob.key)[1] not in known])
-    return freed + collect(Reach(spaces), spaces, store, fence.trial)
+    return freed + collect(Reach(spaces), spaces, store, own)
 
 
 def pin(store: Store, checkpoint: str, reason: str = "") -> Checkpoint:

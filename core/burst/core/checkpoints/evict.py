@@ -58,7 +58,7 @@ def evict(
     files = [blob for blob in found if blob.key not in indexes]
     owners = {owner_of(blob.key)[1] for blob in files}
     library = Library(Reach([space, *tiers]), store)
-    needed = library.needed(fence.trial, owners, stays) if owners else frozenset()
+    needed = library.needed(records, owners, stays) if owners else frozenset()
     if needed is None:
         return 0
     freed = remove(space, [blob for blob in files if blob.key not in needed])
