@@ -63,7 +63,7 @@ def open_checkpoint(blobs: Blobs, checkpoint: Checkpoint | Manifest, *, node: st
         found = home(blobs, checkpoint)
         return Reading(read(found, checkpoint), partial(fetch, found))
     places = [Tier(url=copy.url) for copy in near]
-    tiers = Tiers(places, node=node, clock=SystemClock())
+    tiers = Tiers(places, node=node, clock=SystemClock(), mends=False)
     manifest = tiers.find(checkpoint)
     return Reading(manifest, tiers.source(manifest).fetch)
 
