@@ -22,6 +22,7 @@ from burst.core.errors import BurstError, NotFound, StoreError, Unreachable
 from burst.core.launch import Tier
 from burst.core.length import Length
 from burst.core.model import Checkpoint, Copy
+from burst.core.testing.examples import allocation
 from burst.core.testing.faults import FaultyBlobs, FaultyDisk, How, Plan, dying, plans
 from tests.core.checkpoints.tier_lab import TierLab, content, keys_of, stored
 
@@ -220,6 +221,19 @@ def test_what_a_later_attempt_has_left_behind_is_tried_last(two: list[Tier], lab
     on = lab.save(tiers, 15, attempt=2)
     order = [record.id for record in tiers.candidates(lab.records())]
     assert order == [on.id, base.id, behind.id]
+
+
+def test_what_an_attempt_without_a_checkpoint_has_left_behind_is_tried_last(
+    two: list[Tier], lab: TierLab
+) -> None:
+    tiers = lab.tiers(two)
+    base = lab.save(tiers, 10)
+    behind = lab.save(tiers, 20, spread=False)
+    second = allocation(attempt=2, restored_from=base.id, restored_batches=10)
+    unsaid = allocation(attempt=3)
+    records = lab.records()
+    assert [r.id for r in tiers.candidates(records, [unsaid])] == [behind.id, base.id]
+    assert [r.id for r in tiers.candidates(records, [second, unsaid])] == [base.id, behind.id]
 
 
 def test_a_manifest_missing_on_this_nodes_own_disk_is_damage_if_nobody_else_has_it(

@@ -6,7 +6,7 @@ from collections.abc import Collection, Sequence
 
 from burst.core.checkpoints.delete import restorable
 from burst.core.launch import Tier
-from burst.core.model import Checkpoint, Lengths
+from burst.core.model import Allocation, Checkpoint, Lengths
 
 _HAIR = 1e-9  # epochs are fractions, and 0.1 * 3 is not 0.3
 
@@ -25,6 +25,25 @@ def is_due(tier: Tier, done: Lengths, copied: Lengths | None, *, forced: bool = 
     unit = str(tier.every.unit)
     passed = float(getattr(done, unit)) - float(getattr(copied, unit))
     return passed >= tier.every.amount * (1 - _HAIR)
+
+
+def candidates(
+    records: Sequence[Checkpoint], attempts: Sequence[Allocation] = ()
+) -> list[Checkpoint]:
+    """What a trial could continue from, the one to try first coming first (`restorable`).
+
+    What an attempt has left behind by continuing from something older comes last, also if it ended
+    before it saved: its metrics have replaced what was reported beyond that.
+
+    Args:
+        attempts: the trial's allocations, which know what they continued from.
+    """
+    bases = [(each.attempt, each.restored_batches) for each in attempts if each.restored_from]
+
+    def is_left_behind(record: Checkpoint) -> bool:
+        return any(attempt > record.attempt and at < record.batches for attempt, at in bases)
+
+    return sorted(restorable(records), key=is_left_behind)
 
 
 def outlives(record: Checkpoint, *, apart: str) -> bool:

@@ -24,7 +24,7 @@ from functools import partial
 from burst.core.blobs import open_blobs
 from burst.core.blobs.port import Blobs
 from burst.core.checkpoints import tier_rules
-from burst.core.checkpoints.delete import finish, restorable
+from burst.core.checkpoints.delete import finish
 from burst.core.checkpoints.manifest import Damaged, Manifest
 from burst.core.checkpoints.tier_copy import copy_checkpoint
 from burst.core.checkpoints.tier_prune import hold_to_measure
@@ -33,7 +33,7 @@ from burst.core.checkpoints.verify import read
 from burst.core.clock import Clock
 from burst.core.errors import BurstError, Fenced, NotFound
 from burst.core.launch import Tier
-from burst.core.model import Checkpoint, Copy, Lengths
+from burst.core.model import Allocation, Checkpoint, Copy, Lengths
 from burst.core.store.port import Fence, Store
 
 __all__ = ["Elsewhere", "Source", "Tiers"]
@@ -132,9 +132,16 @@ class Tiers:
 
     # --- restoring -----------------------------------------------------------------------------
 
-    def candidates(self, records: Sequence[Checkpoint]) -> list[Checkpoint]:
-        """What the trial could continue from, the one to try first coming first. Pure."""
-        return restorable(records)
+    def candidates(
+        self, records: Sequence[Checkpoint], attempts: Sequence[Allocation] = ()
+    ) -> list[Checkpoint]:
+        """What the trial could continue from, the one to try first coming first. Pure.
+
+        Args:
+            attempts: the trial's allocations. With them, what an earlier attempt has left behind
+                comes last, though it may be further on.
+        """
+        return tier_rules.candidates(records, attempts)
 
     def find(self, record: Checkpoint) -> Manifest:
         """The manifest of a checkpoint, from the fastest place that has it; a damaged one in a
