@@ -24,6 +24,10 @@ class Collective(Protocol):
 
     def barrier(self) -> None: ...
 
+    def twin(self) -> Collective:
+        """A channel of its own between the same ranks, for another thread. Collective."""
+        ...
+
 
 class Solo:
     """The gang of one."""
@@ -39,3 +43,6 @@ class Solo:
 
     def barrier(self) -> None:
         return None
+
+    def twin(self) -> Solo:
+        return self

@@ -9,7 +9,7 @@ from pathlib import Path
 
 from burst.core.clock import Clock, SystemClock
 from burst.core.ids import new_id, trial_id
-from burst.core.launch import LaunchSpec, StopFlag, mark_connected
+from burst.core.launch import LaunchSpec, StopFlag, Tier, mark_connected
 from burst.core.model import Allocation, Code, Experiment, Trial
 from burst.core.state_mark import STATE_MARK
 from burst.core.store import Store, open_store, update
@@ -35,6 +35,9 @@ class Link:
     allocation: str = ""
     warm_start: str = ""
     """The checkpoint to start from if the trial has none of its own."""
+    node: str = ""
+    tiers: tuple[Tier, ...] = ()
+    """The places for checkpoints, fastest first; empty is `checkpoints_url` alone."""
 
 
 def launch_link(spec: LaunchSpec) -> Link:
@@ -48,6 +51,8 @@ def launch_link(spec: LaunchSpec) -> Link:
         token=spec.token,
         allocation=spec.allocation,
         warm_start=spec.latest_checkpoint,
+        node=spec.node,
+        tiers=spec.tiers,
     )
 
 
@@ -152,14 +157,14 @@ def open_session(
 
 def open_engine(link: Link, session: Session) -> CheckpointEngine:
     """The trial's checkpoints. Collective in all that it does; imports torch."""
-    from burst.core.blobs import open_blobs
+    from burst.core.checkpoints.tiers import Tiers
     from burst.harness.checkpoints.engine import BlobCheckpointEngine, Identity
 
     if session.store is None:
         raise ValueError("a session without a store has no checkpoints")
     return BlobCheckpointEngine(
         session.store,
-        open_blobs(link.checkpoints_url),
+        Tiers(link.tiers or [Tier(url=link.checkpoints_url)], link.node, session.clock),
         Identity(link.experiment, link.trial, link.attempt, link.token),
         session.distributed,
         session.clock,

@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from burst.core.clock import Clock, SystemClock
+from burst.core.errors import Unreachable
 from burst.core.launch import Outcome
 from burst.core.model import Event
 from burst.core.store.port import Store
@@ -93,6 +94,15 @@ class Session:
     def say(self, text: str) -> None:
         if self.chief:
             print(text, file=sys.stderr, flush=True)
+
+    def settle(self) -> None:
+        """On rank 0: return once all reports are durable.
+
+        Raises:
+            Unreachable: if they are not in time.
+        """
+        if self.reporter is not None and not self.reporter.flush(self.grace):
+            raise Unreachable("the store does not take the metrics that came before it")
 
     def flush(self, timeout: float) -> bool:
         """Make all reports durable; the same answer on every rank. Collective."""

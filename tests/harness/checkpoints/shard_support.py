@@ -33,6 +33,9 @@ class Seat:
     def barrier(self) -> None:
         raise AssertionError("a collective")
 
+    def twin(self) -> Seat:
+        raise AssertionError("a collective")
+
 
 @contextmanager
 def world(rank: int, ranks: int) -> Iterator[None]:

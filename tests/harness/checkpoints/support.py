@@ -16,9 +16,11 @@ import torch
 
 from burst.core.blobs import open_blobs
 from burst.core.blobs.port import Blobs
+from burst.core.checkpoints.tiers import Tiers
 from burst.core.clock import ManualClock
 from burst.core.errors import Unreachable
 from burst.core.ids import new_id, trial_id
+from burst.core.launch import Tier
 from burst.core.model import Checkpoint, Lengths, Trial
 from burst.core.store import open_store, update
 from burst.core.store.port import Put, Store
@@ -29,6 +31,14 @@ from burst.harness.collective import Collective, Solo
 
 def request(shared: Any, own: Any = None, batches: int = 1, **more: Any) -> SaveRequest:
     return SaveRequest(shared=shared, own=own, done=Lengths(batches=batches), **more)
+
+
+class Patient(BlobCheckpointEngine):
+    """An engine that waits for what it saves, so that a test sees what came of it."""
+
+    def save(self, request: SaveRequest) -> None:
+        super().save(request)
+        self.wait()
 
 
 @dataclass
@@ -78,11 +88,12 @@ class Lab:
         store: Store | None = None,
         blobs: Blobs | None = None,
         warm_start: str = "",
+        background: bool = False,
     ) -> BlobCheckpointEngine:
         token = self.store.get(Trial, self.trial).token
-        engine = BlobCheckpointEngine(
+        engine = (BlobCheckpointEngine if background else Patient)(
             store or self.store,
-            blobs or self.blobs,
+            self.tiers(blobs),
             Identity(self.experiment, self.trial, token, token),
             collective or Solo(),
             self.clock,
@@ -90,6 +101,11 @@ class Lab:
         )
         self.engines.append(engine)
         return engine
+
+    def tiers(self, blobs: Blobs | None = None) -> Tiers:
+        """One place, which outlives everything."""
+        place = blobs or self.blobs
+        return Tiers([Tier(url=place.url)], "node-1", self.clock, opener=lambda _: place)
 
     def close(self) -> None:
         for engine in self.engines:
@@ -170,6 +186,7 @@ class Gang:
     def __post_init__(self) -> None:
         self._barrier = threading.Barrier(self.size, timeout=60)
         self._values: list[Any] = [None] * self.size
+        self._twin: Gang | None = None
 
     def run(self, act: Callable[[Collective], Any]) -> list[Any]:
         """What `act` returned, or raised, on each rank."""
@@ -182,6 +199,13 @@ class Gang:
 
         with ThreadPoolExecutor(self.size) as threads:
             return list(threads.map(one, range(self.size)))
+
+    def twin(self, rank: int) -> Gang:
+        if rank == 0:
+            self._twin = Gang(self.size)
+        self.exchange(rank, None)
+        assert self._twin is not None
+        return self._twin
 
     def exchange(self, rank: int, value: Any) -> list[Any]:
         self._values[rank] = value
@@ -208,6 +232,11 @@ class _Rank:
 
     def barrier(self) -> None:
         self.gang.exchange(self.rank, None)
+
+    def twin(self) -> _Rank:
+        twin = _Rank(self.gang.twin(self.rank), self.rank)
+        self.barrier()
+        return twin
 
 
 # --- faults ------------------------------------------------------------------------------------
@@ -270,6 +299,8 @@ class _Faulty:
 
     def __getattr__(self, name: str) -> Any:
         act = getattr(self._target, name)
+        if name == "batch":
+            return lambda: _Faulty(act(), self._fault)
         if name == "list":
             return lambda prefix: self._fault.call(name, lambda: list(act(prefix)))
         return lambda *args, **kwargs: self._fault.call(name, act, *args, **kwargs)

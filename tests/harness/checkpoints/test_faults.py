@@ -21,7 +21,7 @@ from burst.core.errors import BurstError, Refused
 from burst.core.model import Checkpoint, Trial
 from burst.core.states import Reason, TrialState, advance
 from burst.core.store import update
-from burst.harness.checkpoints import files, packs
+from burst.harness.checkpoints import packs, writing
 from burst.harness.checkpoints.engine import BlobCheckpointEngine
 from tests.harness.checkpoints.support import FAULTS, Died, Fault, Lab, each_fault, request, same
 
@@ -29,7 +29,7 @@ from tests.harness.checkpoints.support import FAULTS, Died, Fault, Lab, each_fau
 @pytest.fixture(autouse=True)
 def _small_and_in_order(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(packs, "OWN_FILE_BYTES", 1000)
-    monkeypatch.setattr(files, "THREADS", 1)
+    monkeypatch.setattr(writing, "THREADS", 1)
 
 
 def state(number: int) -> dict[str, Any]:
@@ -89,6 +89,8 @@ def test_a_fault_at_any_call_of_saving_loses_nothing_that_was_durable(tmp_path: 
         for number in (1, 2, 3):
             if save(lab, engine, number):
                 durable[id(lab)] = number
+            elif fault.dead:
+                raise Died
             else:
                 assert "was not saved" in engine.poll()[0]
 

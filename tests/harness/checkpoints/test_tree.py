@@ -18,12 +18,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from hypothesis.extra import numpy as hnp
 
-from burst.core.blobs import open_blobs
 from burst.core.checkpoints.tensorfile import STORED_AS
 from burst.core.errors import BurstError
 from burst.harness.checkpoints import tree
-from burst.harness.checkpoints.files import StateFiles
-from tests.harness.checkpoints.support import raw, same
+from tests.harness.checkpoints.support import Lab, raw, request, same
 
 
 def through_json(value: Any) -> Any:
@@ -34,12 +32,14 @@ def through_json(value: Any) -> Any:
 
 
 def through_files(value: Any, folder: Path) -> Any:
-    blobs, files = open_blobs(f"file://{folder}"), StateFiles()
+    lab = Lab(folder)
     try:
-        half = files.write(blobs, "checkpoints/t/c", tree.encode(value, "shared"), {})
-        return files.read(blobs, half.state, {e.sha256: e for e in half.tensors})
+        lab.engine().save(request(value))
+        found = lab.engine().restore()
+        assert found is not None
+        return found.shared
     finally:
-        files.close()
+        lab.close()
 
 
 _floats = st.floats() | st.integers(0, 2**64 - 1).map(

@@ -12,10 +12,10 @@ import torch
 from torch import nn
 from torch.utils.data import Dataset
 
-from burst.core.blobs import open_blobs
+from burst.core.checkpoints.tiers import Tiers
 from burst.core.clock import ManualClock
 from burst.core.config.experiment import Optimizations
-from burst.core.launch import Outcome
+from burst.core.launch import Outcome, Tier
 from burst.core.metrics import merge
 from burst.core.model import Code, Experiment, Trial
 from burst.core.store.memory import MemoryStore
@@ -30,13 +30,14 @@ from burst.harness import (
     PyTorchTrialContext,
     Trainer,
 )
-from burst.harness.checkpoints.engine import BlobCheckpointEngine, Identity
+from burst.harness.checkpoints.engine import Identity
 from burst.harness.determinism import seed_all
 from burst.harness.distributed import DistributedContext, Place
 from burst.harness.progress import Progress, StoreSink
 from burst.harness.reporting import Origin, Reporter
 from burst.harness.session import Session
 from burst.harness.trial.context import Setting
+from tests.harness.checkpoints.support import Patient
 
 EXPERIMENT = "exp-1m3k9zq4w7c"
 TRIAL = f"{EXPERIMENT}.t0000"
@@ -146,8 +147,9 @@ class Lab:
 
     def __init__(self, folder: Path) -> None:
         self.store: Store = MemoryStore()
-        self.blobs = open_blobs(f"file://{folder}")
         self.clock = ManualClock()
+        self.tiers = Tiers([Tier(url=f"file://{folder}")], "node-1", self.clock)
+        self.blobs = self.tiers.first
         self._attempts = itertools.count(1)
         now = self.clock.now()
         code = Code(digest="", size=0)
@@ -178,7 +180,7 @@ class Lab:
             distributed=gang,
             progress=progress,
             reporter=Reporter(sink, Origin(TRIAL, attempt), self.clock),
-            engine=BlobCheckpointEngine(self.store, self.blobs, identity, gang, self.clock),
+            engine=Patient(self.store, self.tiers, identity, gang, self.clock),
             asked=asked,
             clock=self.clock,
             experiment=EXPERIMENT,

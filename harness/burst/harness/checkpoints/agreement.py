@@ -6,6 +6,7 @@ from collections.abc import Callable
 from typing import Any
 
 from burst.core.checkpoints.manifest import Damaged
+from burst.core.checkpoints.tiers import Elsewhere
 from burst.core.errors import BurstError, Fenced
 from burst.harness.collective import Collective
 
@@ -18,7 +19,9 @@ class OutcomeUnknown(BurstError):
     """The store did not say whether a commit has happened."""
 
 
-_SHARED_MEANING = {kind.__name__: kind for kind in (Fenced, Damaged, LenderGone, OutcomeUnknown)}
+_SHARED_MEANING = {
+    kind.__name__: kind for kind in (Fenced, Damaged, Elsewhere, LenderGone, OutcomeUnknown)
+}
 
 
 def on_all_ranks(collective: Collective, act: Callable[[], Any]) -> list[Any]:

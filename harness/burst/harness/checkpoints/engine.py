@@ -1,40 +1,54 @@
-"""Checkpoints in blobs: written whole, then made to count, or not at all.
+"""Checkpoints behind training: written whole, then made to count, or not at all.
 
-A save goes: every rank writes its files; rank 0 writes the manifest, then commits the record
-under the trial's token. Before that commit nothing refers to the files, after it all of them are
-durable. So a rank may die between any two steps: what it leaves is either a checkpoint or a folder
-that no record names, which the next attempt's restore sweeps away.
+A save goes: the state is taken (`snapshot`), every rank hashes and writes its files (`writing`),
+rank 0 writes the manifest and commits the record under the trial's token (`committing`). Before
+that commit nothing refers to the files, after it all of them are durable. So a rank may die
+between any two steps: what it leaves is either a checkpoint or a folder that no record names, and
+that the next attempt's restore sweeps away.
 
-    engine = BlobCheckpointEngine(store, blobs, Identity(...), collective, clock)
+Only the taking holds training up. The rest happens in threads: one that carries saves out in their
+order and agrees with the other ranks on a channel of its own, one that copies, and a few that hash
+and write.
+
+    engine = BlobCheckpointEngine(store, tiers, Identity(...), collective, clock)
     found = engine.restore()
     engine.save(SaveRequest(shared=..., own=..., done=...))
 """
 
 from __future__ import annotations
 
-import contextlib
-import sys
-from collections.abc import Callable, Mapping
-from functools import partial
-from typing import Any
+import threading
+from collections import deque
+from collections.abc import Mapping
+from concurrent.futures import ThreadPoolExecutor, wait
+from dataclasses import dataclass
 
-from burst.core.blobs.port import Blobs
-from burst.core.checkpoints.delete import restorable, sweep
-from burst.core.checkpoints.manifest import Damaged, FileEntry, Manifest, folder, manifest_key
-from burst.core.checkpoints.verify import home, read
+from burst.core.checkpoints.lend import Known
+from burst.core.checkpoints.manifest import folder
+from burst.core.checkpoints.tiers import Tiers
 from burst.core.clock import Clock
 from burst.core.errors import Fenced
 from burst.core.ids import new_id
-from burst.core.model import Checkpoint, Lengths
-from burst.core.store.port import Append, Store
-from burst.harness.checkpoints import tree
-from burst.harness.checkpoints.agreement import LenderGone, OutcomeUnknown, on_all_ranks
-from burst.harness.checkpoints.files import Half, StateFiles
-from burst.harness.checkpoints.port import Restored, SaveRequest
-from burst.harness.checkpoints.publish import Identity, mark_damaged, publish
+from burst.core.store.port import Store
+from burst.harness.checkpoints import shards, tree
+from burst.harness.checkpoints.agreement import on_all_ranks
+from burst.harness.checkpoints.committing import Committer
+from burst.harness.checkpoints.moving import Mover
+from burst.harness.checkpoints.packs import Part
+from burst.harness.checkpoints.port import Restored, SaveRequest, Tree
+from burst.harness.checkpoints.publish import Identity
+from burst.harness.checkpoints.restoring import Restorer
+from burst.harness.checkpoints.saving import Gates, Save, steady_parts
+from burst.harness.checkpoints.snapshot import Layout, Snapshot, Torn
+from burst.harness.checkpoints.writing import Parts, Writers, Writing, lay_out, parts_of
 from burst.harness.collective import Collective
 
 __all__ = ["BlobCheckpointEngine", "Identity"]
+
+_TIDY_S = 2.0
+IN_FLIGHT = 2
+"""States on their way at the most. They share one arena: the second is copied to where the first
+is written already."""
 
 
 class BlobCheckpointEngine:
@@ -43,180 +57,200 @@ class BlobCheckpointEngine:
     def __init__(
         self,
         store: Store,
-        blobs: Blobs,
+        tiers: Tiers,
         identity: Identity,
         collective: Collective,
         clock: Clock,
         *,
         warm_start: str = "",
     ) -> None:
-        """
+        """Collective.
+
         Args:
             warm_start: id of the checkpoint to restore if the trial has none of its own.
         """
-        self._store = store
-        self._blobs = blobs
+        self.last_durable_s = 0.0
+        """Seconds from the beginning of the last save that succeeded until it was committed."""
+        self._tiers = tiers
         self._identity = identity
         self._collective = collective
         self._clock = clock
         self._warm_start = warm_start
-        self._files = StateFiles()
-        self._parent = ""
-        self._known: dict[str, FileEntry] = {}
-        """Files of the trial's checkpoint `_parent`, by SHA-256."""
-        self._litter: list[str] = []
-        """Checkpoints that were given up, whose files may be there still."""
-        self._durable = True
+        self._committer = Committer(store, tiers, identity, collective.twin(), clock)
+        self._mover = Mover(store, tiers, identity, clock, self._failed)
+        self._restorer = Restorer(store, tiers, identity, collective, clock, warm_start=warm_start)
+        self._conductor = ThreadPoolExecutor(1, thread_name_prefix="burst-checkpoint-order")
+        self._copier = ThreadPoolExecutor(1, thread_name_prefix="burst-checkpoint-copy")
+        self._writers = Writers()
+        self._gates = Gates()
+        self._layout: tuple[tuple[Part, ...], Layout] | None = None
+        self._flying: deque[Save] = deque()
+        self._looking = False
+        self._looked = threading.Event()
+        self._lazy = True
+        self._lock = threading.Lock()
         self._warnings: list[str] = []
+        self._fenced: Fenced | None = None
+        self._saved = True
+        """Whether the last state that was handed to `save` is committed."""
 
     # --- saving --------------------------------------------------------------------------------
 
     def save(self, request: SaveRequest) -> None:
-        """See the port. Durable, or given up, when it returns."""
-        self._durable = False
-        shared, own = self._encode(request)
-        id = ""
-        try:
-            id = self._begin()
-            manifest = self._write(id, request, shared, own)
-            try:
-                self._publish(manifest)
-            except LenderGone:
-                self._known = {}
-                manifest = self._write(id, request, shared, own)
-                self._publish(manifest)
-        except Exception as error:
-            self._give_up(id, error, request.done)
-            if isinstance(error, Fenced):
-                raise
+        """See the port."""
+        self._raise_if_fenced()
+        taken = self._take(request)
+        self._look_around(taken.shared)
+        while len(self._flying) >= IN_FLIGHT:
+            self._flying.popleft().done.wait()
+        self._saved = False
+        if taken.held_back and self._still_held_back():
+            self._warn(_not_saved(request, "it is not known yet what became of the one before"))
             return
-        self._remember(manifest)
-        self._durable = True
+        save = self._begin(request, taken)
+        self._flying.append(save)
+        self._copier.submit(_copy, save.snapshot)
+        save.snapshot.begin()
+        self._gates.guard(save.snapshot, request.optimizers)
+        self._conductor.submit(self._carry_out, save)
+
+    def prepare(self, request: SaveRequest) -> None:
+        """See the port."""
+        taken = self._take(request)
+        self._look_around(taken.shared)
+        self._lay_out(taken.parts)
 
     def poll(self) -> list[str]:
-        warnings, self._warnings = self._warnings, []
+        self._raise_if_fenced()
+        with self._lock:
+            warnings, self._warnings = self._warnings, []
         return warnings
 
-    def wait(self, timeout: float | None = None) -> bool:
-        """Whether the last state that was handed to `save` is durable; nothing is ever pending."""
-        return self._durable
+    def wait(self, timeout: float | None = None, *, last: bool = False) -> bool:
+        """See the port. Collective: what one rank does not have, none has."""
+        until = None if timeout is None else self._clock.monotonic() + timeout
+        for save in self._flying:
+            save.done.wait(self._left(until))
+        if last:
+            self._mover.finish()
+        moved = not self.busy() and self._mover.wait(self._left(until))
+        self._raise_if_fenced()
+        return all(self._collective.allgather(self._saved and moved))
+
+    def busy(self) -> bool:
+        """Whether a save is on its way."""
+        return any(not save.done.is_set() for save in self._flying)
 
     def close(self) -> None:
-        self._files.close()
+        """Let what is on its way end, and let go of everything."""
+        self._gates.remove()
+        self._conductor.shutdown()
+        self._copier.shutdown()
+        self._writers.close()
+        self._mover.close()
 
-    def _encode(self, request: SaveRequest) -> tuple[tree.Encoded | None, tree.Encoded]:
+    def _take(self, request: SaveRequest) -> _Taken:
+        """What this rank writes, and what rank 0 says of it. The tensors are live."""
         halves: list[tree.Encoded] = []
 
-        def act() -> None:
+        def act() -> list[str | bool]:
+            halves.append(tree.encode(request.shared, "shared"))
             halves.append(tree.encode(request.own, "own"))
+            return [new_id("ckpt", self._clock), self._committer.holds_back]
+
+        id, held_back = on_all_ranks(self._collective, act)[0]
+        shared, own = halves
+        alike = shards.owned_by(request.optimizers, shared)
+        chunks = shards.divide(shared, self._collective, alike)
+        parts = parts_of(shared, chunks, own, steady_parts(shared, request.optimizers))
+        return _Taken(id, held_back, shared, own, alike, parts)
+
+    def _still_held_back(self) -> bool:
+        """Whether what an earlier save has left is still there, though we try to remove it."""
+        tidied = self._conductor.submit(self._committer.tidy)
+        wait([tidied], _TIDY_S)
+        gone = tidied.done() and tidied.exception() is None
+        return not all(self._collective.allgather(gone))
+
+    def _begin(self, request: SaveRequest, taken: _Taken) -> Save:
+        layout = self._lay_out(taken.parts)
+        place = folder(self._identity.trial, taken.id)
+        files = Writing(layout, self._writers, self._tiers.first, place, self._known)
+        return Save(
+            id=taken.id,
+            request=request,
+            shared=taken.shared,
+            own=taken.own,
+            alike=taken.alike,
+            parts=taken.parts,
+            layout=layout,
+            turn=layout.arena.next_turn(),
+            snapshot=Snapshot(layout, taken.parts.sources, taken.later(self._lazy), files.filled),
+            writing=files,
+            begun=self._clock.monotonic(),
+        )
+
+    def _lay_out(self, parts: Parts) -> Layout:
+        if self._layout is None or self._layout[0] != parts.parts:
+            self._layout = None  # first of all, so that there is memory for one at a time only
+            while self._flying:
+                self._flying.popleft().done.wait()
+            pinned = any(source.is_cuda for source in parts.sources)
+            self._layout = parts.parts, lay_out(parts.parts, pinned=pinned)
+        return self._layout[1]
+
+    def _carry_out(self, save: Save) -> None:
+        try:
+            save.snapshot.gate()
+            record, manifest = self._committer.carry_out(save)
+            self._saved = True
+            self.last_durable_s = self._clock.monotonic() - save.begun
             if self._collective.rank == 0:
-                halves.append(tree.encode(request.shared, "shared"))
+                self._mover.move(record, manifest)
+        except Exception as error:
+            self._lazy = self._lazy and not isinstance(error, Torn)
+            self._failed(error, _not_saved(save.request, str(error)))
+        finally:
+            save.done.set()
 
-        on_all_ranks(self._collective, act)
-        return (halves[1] if self._collective.rank == 0 else None), halves[0]
+    def _look_around(self, shared: tree.Encoded) -> None:
+        """Find out, once and in the background, what is written already."""
+        if not self._looking:
+            self._looking = True
+            self._conductor.submit(self._look, shared)
 
-    def _begin(self) -> str:
-        """A fresh id, once the last save's leavings are dealt with, so that they never pile up."""
+    def _look(self, shared: tree.Encoded) -> None:
+        try:
+            self._committer.look_around(shared, self._warm_start)
+        except Exception as error:
+            self._failed(error, f"files of other checkpoints are not used again: {error}")
+        finally:
+            self._looked.set()
 
-        def act() -> str:
-            for id in list(self._litter):
-                if self._store.find(Checkpoint, id) is None:
-                    self._remove(id)
-                else:
-                    self._litter.remove(id)
-            return new_id("ckpt", self._clock)
+    def _known(self) -> Mapping[str, Known]:
+        self._looked.wait()
+        return self._committer.known
 
-        id: str = self._on_rank_0(act)
-        return id
+    def _failed(self, error: Exception, text: str = "") -> None:
+        if isinstance(error, Fenced):
+            self._fenced = error
+        else:
+            self._warn(text or str(error))
 
-    def _write(
-        self, id: str, request: SaveRequest, shared: tree.Encoded | None, own: tree.Encoded
-    ) -> Manifest:
-        place = folder(self._identity.trial, id)
-
-        def act() -> list[Any]:
-            halves = [h for h in (own, shared) if h is not None]
-            return [
-                _to_json(self._files.write(self._blobs, place, half, self._known))
-                for half in halves
-            ]
-
-        answers = on_all_ranks(self._collective, act)
-        halves = [[_from_json(half) for half in answer] for answer in answers]
-        tensors = {e.key: e for answer in halves for half in answer for e in half.tensors}
-        return Manifest(
-            id=id,
-            trial=self._identity.trial,
-            experiment=self._identity.experiment,
-            attempt=self._identity.attempt,
-            parent=self._parent,
-            created=self._clock.now(),
-            done=request.done,
-            ranks=self._collective.size,
-            shared=halves[0][1].state,
-            own=tuple(answer[0].state for answer in halves),
-            tensors=tuple(tensors.values()),
-            metrics=request.metrics,
-            envelope=request.envelope,
-        )
-
-    def _publish(self, manifest: Manifest) -> None:
-        key = manifest_key(manifest.trial, manifest.id)
-        own_folder = f"{folder(manifest.trial, manifest.id)}/"
-        borrows = any(not entry.key.startswith(own_folder) for entry in manifest.files)
-        record = Checkpoint(
-            id=manifest.id,
-            trial=manifest.trial,
-            experiment=manifest.experiment,
-            attempt=manifest.attempt,
-            batches=manifest.done.batches,
-            created=manifest.created,
-            url=self._blobs.url,
-            manifest=key,
-            size=manifest.size,
-            metrics=manifest.metrics,
-        )
-
-        def act() -> None:
-            self._blobs.put(key, manifest.encode())
-            publish(self._store, self._identity, record, [self._parent] if borrows else [])
-
-        self._on_rank_0(act)
-
-    def _remember(self, manifest: Manifest) -> None:
-        self._parent = manifest.id
-        self._known = {entry.sha256: entry for entry in manifest.files}
-
-    def _give_up(self, id: str, error: Exception, done: Lengths) -> None:
-        """Clean up after a save that failed, and say so; never raises for what it meets."""
-        text = f"the checkpoint at batch {done.batches} was not saved: {error}"
-        if not isinstance(error, Fenced):
+    def _warn(self, text: str) -> None:
+        with self._lock:
             self._warnings.append(text)
 
-        def act() -> None:
-            if id:
-                self._litter.append(id)
-            if id and not isinstance(error, OutcomeUnknown):
-                _attempt(lambda: self._remove(id))
-            event = self._identity.event("failed", id or self._identity.trial, text, 0, 0)
-            now = {"at": self._clock.now(), "data": {**event.data, "batches": done.batches}}
-            _attempt(
-                lambda: self._store.commit(
-                    self._identity.fence, Append(event.model_copy(update=now))
-                )
-            )
+    def _raise_if_fenced(self) -> None:
+        if self._fenced is not None:
+            raise self._fenced
 
-        self._on_rank_0(act)
-
-    def _remove(self, id: str) -> None:
-        """Remove the files of a checkpoint that has no record."""
-        for blob in list(self._blobs.list(f"{folder(self._identity.trial, id)}/")):
-            self._blobs.delete(blob.key)
-        self._litter.remove(id)
+    def _left(self, until: float | None) -> float | None:
+        return None if until is None else max(0.0, until - self._clock.monotonic())
 
     # --- restoring -----------------------------------------------------------------------------
 
-    def restore(self) -> Restored | None:
+    def restore(self, into: Tree = None) -> Restored | None:
         """See the port. Also removes what interrupted saves of this trial have left.
 
         `own` is what this rank saved, whatever the number of ranks was: compare `ranks` before
@@ -227,100 +261,34 @@ class BlobCheckpointEngine:
             BurstError: if one is whole, but this burst or this torch cannot read it.
             Unreachable: if the store or the blobs did not answer.
         """
-        self._on_rank_0(lambda: sweep(self._blobs, self._store, self._identity.fence))
-        while picked := self._on_rank_0(self._pick):
-            record = Checkpoint.model_validate(picked["record"])
-            manifest = Manifest.decode(picked["manifest"].encode())
-            try:
-                found = self._load(record, manifest)
-            except Damaged as error:
-                self._on_rank_0(partial(self._set_aside, record, error))
-                continue
-            self._parent = manifest.id
-            if record.url == self._blobs.url:
-                self._remember(manifest)
-            return found
-        return self._load_warm_start() if self._warm_start else None
-
-    def _pick(self) -> dict[str, Any] | None:
-        """The next checkpoint to try: rank 0's part."""
-        for record in restorable(self._store.children(Checkpoint, self._identity.trial)):
-            try:
-                manifest = read(home(self._blobs, record), record)
-            except Damaged as error:
-                self._set_aside(record, error)
-                continue
-            return {
-                "record": record.model_dump(mode="json"),
-                "manifest": manifest.encode().decode(),
-            }
-        return None
-
-    def _load(self, record: Checkpoint, manifest: Manifest, *, warm: bool = False) -> Restored:
-        blobs = home(self._blobs, record)
-        by_digest = {entry.sha256: entry for entry in manifest.files}
-        trees: list[Any] = []
-
-        def act() -> None:
-            rank = self._collective.rank
-            trees.append(self._files.read(blobs, manifest.shared, by_digest))
-            own = manifest.own[rank] if rank < len(manifest.own) else None
-            trees.append(self._files.read(blobs, own, by_digest) if own else None)
-
-        on_all_ranks(self._collective, act)
-        return Restored(
-            checkpoint=manifest.id,
-            shared=trees[0],
-            own=trees[1],
-            done=manifest.done,
-            ranks=manifest.ranks,
-            envelope=manifest.envelope,
-            warm=warm,
-        )
-
-    def _load_warm_start(self) -> Restored:
-        def act() -> dict[str, Any]:
-            record = self._store.get(Checkpoint, self._warm_start)
-            manifest = read(home(self._blobs, record), record)
-            return {
-                "record": record.model_dump(mode="json"),
-                "manifest": manifest.encode().decode(),
-            }
-
-        picked = self._on_rank_0(act)
-        record = Checkpoint.model_validate(picked["record"])
-        return self._load(record, Manifest.decode(picked["manifest"].encode()), warm=True)
-
-    def _set_aside(self, record: Checkpoint, error: Damaged) -> None:
-        text = str(error)
-        print(
-            f"warning: checkpoint {record.id} at batch {record.batches} is damaged and is not "
-            f"used; the one before it is\n{text}",
-            file=sys.stderr,
-        )
-        mark_damaged(self._store, self._identity, record, text, self._clock.now())
-
-    # --- all ranks -----------------------------------------------------------------------------
-
-    def _on_rank_0(self, act: Callable[[], Any]) -> Any:
-        """What `act`, done on rank 0 alone, returned; known to all ranks, like its failure."""
-        alone = act if self._collective.rank == 0 else lambda: None
-        return on_all_ranks(self._collective, alone)[0]
+        restored = self._restorer.restore(into)
+        if restored is not None and not restored.warm:
+            self._committer.continues(restored.checkpoint)
+        return restored
 
 
-def _to_json(half: Half) -> dict[str, Any]:
-    return {
-        "state": half.state.model_dump(),
-        "tensors": [entry.model_dump() for entry in half.tensors],
-    }
+@dataclass(frozen=True)
+class _Taken:
+    """A state as it is to be saved, not copied yet."""
+
+    id: str
+    held_back: bool
+    shared: tree.Encoded
+    own: tree.Encoded
+    alike: frozenset[int]
+    parts: Parts
+
+    def later(self, lazy: bool) -> set[int]:
+        """The parts that may be copied while training goes on: what optimizers step, but for
+        counters, which are cheap to copy at once and which some of them change elsewhere."""
+        chunks = enumerate(self.parts.shared) if lazy else ()
+        return {n for n, chunk in chunks if chunk.tensor in self.alike and chunk.data.numel() > 1}
 
 
-def _from_json(half: Mapping[str, Any]) -> Half:
-    tensors = tuple(FileEntry.model_validate(entry) for entry in half["tensors"])
-    return Half(FileEntry.model_validate(half["state"]), tensors)
+def _not_saved(request: SaveRequest, why: str) -> str:
+    return f"the checkpoint at batch {request.done.batches} was not saved: {why}"
 
 
-def _attempt(act: Callable[[], Any]) -> None:
-    """Do what may fail without harm: it is done again later, or was only a courtesy."""
-    with contextlib.suppress(Exception):
-        act()
+def _copy(snapshot: Snapshot) -> None:
+    while snapshot.work():
+        pass

@@ -1,32 +1,49 @@
-"""Which tensors share a file, and the file as an image in memory.
+"""Which parts of a state share a file, and each file as an image in memory.
 
-A file never crosses a section of the tree (a model, an optimizer) and is at most 64 MiB. A tensor
-of 4 MiB and more has its own, larger ones several, and the small ones of a section share: so the
-weights of a frozen layer are the same file in every checkpoint, though an adapter's few bytes
-beside them change, and saving or restoring needs one file's memory, not the state's.
+A file never crosses a section of the tree (a model, an optimizer) nor mixes what is trained with
+what is frozen, and is at most 32 MiB. What is 4 MiB and more has a file of its own, larger parts
+several, and the small ones share: so the weights of a frozen layer are the same file in every
+checkpoint, though an adapter's few bytes beside them change; restoring needs one file's memory,
+not the state's; and a file is one part of a transfer, so its hash is the transfer's checksum.
 """
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import NamedTuple
 
-import torch
+from burst.core.checkpoints.tensorfile import entry_of, lay_out
 
-from burst.core.checkpoints.tensorfile import Entry, entry_of, lay_out
-from burst.harness.checkpoints.tree import NamedTensor
-from burst.harness.checkpoints.values import carrier_of, name_of
-
-PACK_BYTES = 64 * 2**20
+PACK_BYTES = 32 * 2**20
 OWN_FILE_BYTES = 4 * 2**20
+
+
+class Part(NamedTuple):
+    """What the layout has to know of a chunk of a tensor. Two states with equal parts have the
+    same layout."""
+
+    name: str
+    """Of the tensor, with the chunk's place where it is not the whole of it."""
+    section: str
+    dtype: str
+    """As torch names it."""
+    itemsize: int
+    shape: tuple[int, ...]
+    steady: bool
+    """Whether it is expected to stay as it is: frozen."""
+
+    @property
+    def elements(self) -> int:
+        return math.prod(self.shape)
 
 
 @dataclass(frozen=True)
 class Piece:
-    """Elements `start` to `stop` of a tensor in C order, and their name in the file."""
+    """Elements `start` to `stop` of a part in C order, and their name in the file."""
 
-    tensor: int
-    """Its index in the tree's tensors."""
+    part: int
     name: str
     start: int
     stop: int
@@ -36,34 +53,35 @@ class Piece:
 Pack = tuple[Piece, ...]
 
 
-def plan(tensors: Sequence[NamedTensor]) -> list[Pack]:
-    """The files to write. Depends on names, sizes and order only, so that what has not changed is
-    the same file again."""
+def plan(parts: Sequence[Part]) -> list[Pack]:
+    """The files to write. Depends on the parts alone, so that what has not changed is the same
+    file again."""
     packs: list[Pack] = []
-    pooled: dict[str, list[Piece]] = {}
-    pooled_bytes: dict[str, int] = {}
-    for index, item in enumerate(tensors):
-        pieces = _pieces(index, item)
-        size = item.tensor.nbytes
+    pooled: dict[tuple[str, bool], list[Piece]] = {}
+    pooled_bytes: dict[tuple[str, bool], int] = {}
+    for index, part in enumerate(parts):
+        pieces = _pieces(index, part)
+        size = part.elements * part.itemsize
         if size >= OWN_FILE_BYTES:
             packs.extend((piece,) for piece in pieces)
             continue
-        if pooled_bytes.get(item.section, 0) + size > PACK_BYTES:
-            packs.append(tuple(pooled.pop(item.section)))
-            pooled_bytes[item.section] = 0
-        pooled.setdefault(item.section, []).extend(pieces)
-        pooled_bytes[item.section] = pooled_bytes.get(item.section, 0) + size
+        pool = (part.section, part.steady)
+        if pooled_bytes.get(pool, 0) + size > PACK_BYTES:
+            packs.append(tuple(pooled.pop(pool)))
+            pooled_bytes[pool] = 0
+        pooled.setdefault(pool, []).extend(pieces)
+        pooled_bytes[pool] = pooled_bytes.get(pool, 0) + size
     packs.extend(tuple(pieces) for pieces in pooled.values())
     return packs
 
 
-def _pieces(index: int, item: NamedTensor) -> list[Piece]:
-    count = item.tensor.numel()
-    if item.tensor.nbytes <= PACK_BYTES:
-        return [Piece(index, item.name, 0, count, whole=True)]
-    step = PACK_BYTES // item.tensor.element_size()
+def _pieces(index: int, part: Part) -> list[Piece]:
+    count = part.elements
+    if count * part.itemsize <= PACK_BYTES:
+        return [Piece(index, part.name, 0, count, whole=True)]
+    step = PACK_BYTES // part.itemsize
     return [
-        Piece(index, f"{item.name}:{start // step}", start, min(start + step, count), whole=False)
+        Piece(index, f"{part.name}:{start // step}", start, min(start + step, count), whole=False)
         for start in range(0, count, step)
     ]
 
@@ -75,41 +93,16 @@ class Image:
     header: bytes
     places: tuple[tuple[Piece, int], ...]
     size: int
+    """Bytes of the file."""
 
 
-def lay_out_pack(pack: Pack, tensors: Sequence[NamedTensor]) -> Image:
+def lay_out_pack(pack: Pack, parts: Sequence[Part]) -> Image:
     entries = []
     for piece in pack:
-        tensor = tensors[piece.tensor].tensor
-        shape = tuple(tensor.shape) if piece.whole else (piece.stop - piece.start,)
-        entries.append(entry_of(piece.name, name_of(tensor.dtype), shape))
+        part = parts[piece.part]
+        shape = part.shape if piece.whole else (piece.stop - piece.start,)
+        entries.append(entry_of(piece.name, part.dtype, shape))
     header, placed = lay_out(entries)
     by_name = {piece.name: piece for piece in pack}
     places = tuple((by_name[entry.name], entry.start) for entry in placed)
     return Image(header, places, placed[-1].stop if placed else len(header))
-
-
-def fill(image: Image, tensors: Sequence[NamedTensor], buffer: bytearray) -> memoryview:
-    """The file's bytes, in `buffer`. Tensors are copied from where they are, once."""
-    buffer[: len(image.header)] = image.header
-    for piece, offset in image.places:
-        tensor = tensors[piece.tensor].tensor
-        if piece.start == piece.stop:
-            continue
-        if not piece.whole:
-            tensor = tensor.reshape(-1)[piece.start : piece.stop]
-        if tensor.dtype is not carrier_of(tensor.dtype):
-            tensor = tensor.resolve_conj().view(carrier_of(tensor.dtype))
-        target = torch.frombuffer(buffer, dtype=tensor.dtype, count=tensor.numel(), offset=offset)
-        target.view(tensor.shape).copy_(tensor)
-    return memoryview(buffer)[: image.size]
-
-
-def unpack(entry: Entry, dtype: torch.dtype, buffer: bytearray) -> torch.Tensor:
-    """The elements of a file's tensor as a flat tensor of `dtype` over `buffer`, not a copy."""
-    count, rest = divmod(entry.size, dtype.itemsize)
-    if rest:
-        raise ValueError(f"{entry.name} is no whole number of {dtype} elements")
-    if count == 0:
-        return torch.empty(0, dtype=dtype)
-    return torch.frombuffer(buffer, dtype=dtype, count=count, offset=entry.start)

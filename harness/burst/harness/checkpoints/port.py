@@ -41,8 +41,6 @@ class SaveRequest:
     ready: Callable[[], None] = _nothing
     """Called on rank 0, in the background, before the checkpoint is made to count; it raises where
     the checkpoint must not, because what was reported before is not durable."""
-    last: bool = False
-    """Whether the process leaves after this one: then it goes to every shared tier."""
 
 
 @dataclass(frozen=True)
@@ -75,15 +73,33 @@ class CheckpointEngine(Protocol):
         ...
 
     def poll(self) -> list[str]:
-        """Warnings about saves that failed since the last call; empty is good."""
+        """Warnings about saves that failed since the last call; empty is good.
+
+        Raises:
+            Fenced: if a newer allocation owns the trial.
+        """
         ...
 
-    def wait(self, timeout: float | None = None) -> bool:
-        """Wait until what was saved is durable; False if it is not by then."""
+    def wait(self, timeout: float | None = None, *, last: bool = False) -> bool:
+        """Wait until what was saved is durable; False if it is not by then.
+
+        Args:
+            last: whether the process leaves after this: then it goes to every tier that outlives
+                the node, which several saves in a row need not.
+        """
+        ...
+
+    def busy(self) -> bool:
+        """Whether a save is on its way. Cheap enough for every batch; not collective."""
+        ...
+
+    @property
+    def last_durable_s(self) -> float:
+        """Seconds that the last save took until it counted; 0 before the first."""
         ...
 
     def prepare(self, request: SaveRequest) -> None:
-        """Get memory ready, in the background, for saves of such states. Optional."""
+        """Get memory ready, in the background, for saves of such states."""
         ...
 
     def restore(self, into: Tree = None) -> Restored | None:

@@ -228,7 +228,7 @@ def _held(index: int, row: _Row, rank: int, ranks: int) -> Iterator[tuple[_Part,
     """What this rank has of a tensor, and may have to write."""
     if row.spread:
         layout = _layout(row)
-    elif row.alike and math.prod(row.shape):
+    elif row.alike and math.prod(row.shape) > 0:
         layout = Layout(whole(row.shape), rank, ranks, (), "")
     else:
         layout = Layout(whole(row.shape) if rank == 0 else None, 0, 1, (), "")
@@ -256,7 +256,7 @@ def _share(parts: Sequence[tuple[_Part, int]], copy: int, copies: int) -> Iterat
 def _chunk(part: _Part, tensor: torch.Tensor) -> Chunk:
     data = local_of(tensor)
     offsets, sizes = part.box
-    if not math.prod(sizes):
+    if not math.prod(sizes) and tuple(data.shape) != sizes:
         data = data.new_empty(sizes)  # the shards of such a tensor have shapes of their own
     elif part.start is not None:
         data = data.narrow(0, part.start[0], sizes[0])

@@ -43,10 +43,11 @@ class Keeper:
         self._surroundings = surroundings
         self._start = start or WarmStart(checkpoint="")
         self._saved: int | None = None
+        self._untold = False
+        """Whether a save may be durable of which callbacks have not heard."""
         self._restored: Restored | None = None
         self._notes: list[str] = []
         self._complaints = Complaints()
-        self._busy = getattr(session.engine, "busy", None)
 
     # --- saving -----------------------------------------------------------------------------
 
@@ -58,12 +59,14 @@ class Keeper:
     @property
     def saving(self) -> bool:
         """Whether a save goes on in the background. Cheap enough for every batch."""
-        return self._busy is not None and bool(self._busy())
+        engine = self._session.engine
+        return engine is not None and engine.busy()
 
     @property
     def durable_s(self) -> float:
         """Seconds that the last save took until it was durable; 0 where that is not known."""
-        return float(getattr(self._session.engine, "last_durable_s", None) or 0.0)
+        engine = self._session.engine
+        return 0.0 if engine is None else engine.last_durable_s
 
     def save(self, done: Lengths) -> float | None:
         """Save, unless this very batch is saved; returns the seconds it held training up.
@@ -72,41 +75,52 @@ class Keeper:
         engine = session.engine
         if engine is None or self._saved == batch:
             return None
+        self._tell_durable(engine)
         begun = session.clock.monotonic()
-        if not session.flush(session.grace):
-            for line in self._complaints.failed(["no checkpoint: the store does not answer"]):
-                session.warn("checkpoint.skipped", line)
-            return None
-        shared = self._state.shared()
-        shared["loop"] = {
-            "validated": self.validated,
-            "metrics": dict(self.metrics),
-            "seconds": done.seconds,
-            "progress": session.progress.state(),
-        }
+        shared = self._shared(done.seconds)
         for callback in self._state.callbacks.values():
             callback.on_checkpoint_save_start(shared)
-        engine.save(
-            SaveRequest(
-                shared=shared,
-                own=self._state.own(),
-                done=done,
-                metrics=self.metrics if self.validated == batch else {},
-                envelope=self._surroundings,
-            )
-        )
+        engine.save(self._request(shared, done))
         self._saved = batch
         self.hear()
         for callback in self._state.callbacks.values():
             callback.on_checkpoint_write_end("")
-        self._tell_durable(engine)
+        self._untold = True
         return session.clock.monotonic() - begun
+
+    def prepare(self) -> None:
+        """Let the engine get memory ready for states such as this one. Collective."""
+        if self._session.engine is not None and self.fresh:
+            self._session.engine.prepare(self._request(self._shared(0.0), Lengths()))
+
+    def _shared(self, seconds: float) -> dict[str, Any]:
+        shared = self._state.shared()
+        shared["loop"] = {
+            "validated": self.validated,
+            "metrics": dict(self.metrics),
+            "seconds": seconds,
+            "progress": self._session.progress.state(),
+        }
+        return shared
+
+    def _request(self, shared: dict[str, Any], done: Lengths) -> SaveRequest:
+        context = self._state.context
+        return SaveRequest(
+            shared=shared,
+            own=self._state.own(),
+            done=done,
+            metrics=self.metrics if self.validated == context.batch else {},
+            envelope=self._surroundings,
+            optimizers=[wrapped.optimizer for wrapped in context.optimizers],
+            ready=self._session.settle,
+        )
 
     def _tell_durable(self, engine: CheckpointEngine) -> None:
         hook = "on_checkpoint_upload_end"
         listening = [each for each in self._state.callbacks.values() if overrides(each, hook)]
-        if not listening or not engine.wait(0.0):
+        if not listening or not self._untold or not engine.wait(0.0):
             return
+        self._untold = False
         session, id = self._session, ""
         if session.chief and session.store is not None:
             id = session.store.get(Trial, session.trial).checkpoint
@@ -119,7 +133,8 @@ class Keeper:
         engine = self._session.engine
         if engine is None:
             return False
-        durable = engine.wait(timeout)
+        durable = engine.wait(timeout, last=True)
+        self._tell_durable(engine)
         return self.hear() and durable
 
     def hear(self) -> bool:
@@ -138,7 +153,7 @@ class Keeper:
     def restore(self) -> str | None:
         """Take on the newest checkpoint's state, all but the random states; returns its id."""
         engine = self._session.engine
-        restored = engine.restore() if engine is not None else None
+        restored = engine.restore(self._state.into()) if engine is not None else None
         for problem in engine.poll() if engine is not None else ():
             self._session.say(f"Warning: {problem}")
         if restored is None:

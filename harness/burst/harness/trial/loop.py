@@ -143,6 +143,7 @@ class Loop:
         # Wishes of before a pause are agreed on with the first batch, as without the pause.
         agreement.poll(self._wishes())
         schedule.pace.start(clock.monotonic())
+        stepped = context.batch + frequency - 1  # by then, optimizers have made their states
         for batch in batches:
             index = context.batch
             if epoch and index % epoch == 0:
@@ -157,11 +158,9 @@ class Loop:
             context.experimental.finish_batch()
             metrics.add(index, returned)
             context.batch = done = index + 1
-            self._step_schedulers(done)
-            if epoch and done % epoch == 0:
-                self._end_epoch(done // epoch)
-            if metrics.nan is not None:
-                self._tell_nan()
+            self._finish_batch(done)
+            if index == stepped:
+                self._parts.keeper.prepare()
             if chief and schedule.pace.stepped(clock.monotonic(), self._parts.keeper.saving):
                 self._parts.keeper.hear()
             agreed = agreement.poll(self._wishes())
@@ -185,9 +184,13 @@ class Loop:
             wish |= self._schedule.overdue(now, trained)
         return int(wish)
 
-    def _step_schedulers(self, batches: int) -> None:
+    def _finish_batch(self, batches: int) -> None:
         for scheduler, wrapped in self._context.schedulers:
             scheduler.after_batch(batches, wrapped.steps, wrapped.stepped)
+        if self._epoch and batches % self._epoch == 0:
+            self._end_epoch(batches // self._epoch)
+        if self._parts.metrics.nan is not None:
+            self._tell_nan()
 
     def _start_epoch(self, epoch: int) -> None:
         for callback in self._parts.callbacks:

@@ -1,0 +1,80 @@
+"""One save on its way: what was asked for, the snapshot, the files, and what came of it."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+
+import torch
+
+from burst.harness.checkpoints import tree
+from burst.harness.checkpoints.port import SaveRequest
+from burst.harness.checkpoints.shards import local_of
+from burst.harness.checkpoints.snapshot import Layout, Snapshot
+from burst.harness.checkpoints.writing import Parts, Writing
+
+
+@dataclass
+class Save:
+    id: str
+    request: SaveRequest
+    shared: tree.Encoded
+    own: tree.Encoded
+    alike: frozenset[int]
+    """The tensors of the shared half that are the same on every rank."""
+    parts: Parts
+    layout: Layout
+    turn: int
+    """Of the layout's arena."""
+    snapshot: Snapshot
+    writing: Writing
+    begun: float
+    """By the monotonic clock."""
+    done: threading.Event = field(default_factory=threading.Event)
+
+
+class Gates:
+    """Lets `optimizer.step` wait for the snapshots that are still being copied."""
+
+    def __init__(self) -> None:
+        self._handles: dict[int, torch.utils.hooks.RemovableHandle] = {}
+        self._open: list[Snapshot] = []
+
+    def guard(self, snapshot: Snapshot, optimizers: Iterable[torch.optim.Optimizer]) -> None:
+        """Hold back the steps of `optimizers` until `snapshot` is copied."""
+        self._open = [each for each in self._open if not each.copied] + [snapshot]
+        for optimizer in optimizers:
+            if id(optimizer) not in self._handles:
+                handle = optimizer.register_step_pre_hook(self._before_step)
+                self._handles[id(optimizer)] = handle
+
+    def remove(self) -> None:
+        for handle in self._handles.values():
+            handle.remove()
+        self._handles.clear()
+
+    def _before_step(self, *_: object) -> None:
+        while self._open:
+            self._open.pop().gate()
+
+
+def steady_parts(
+    shared: tree.Encoded, optimizers: Iterable[torch.optim.Optimizer]
+) -> frozenset[int]:
+    """Indices of the models' tensors that none of `optimizers` trains; none if there are no
+    optimizers to tell by."""
+    trained = {
+        local_of(parameter).data_ptr()
+        for optimizer in optimizers
+        for group in optimizer.param_groups
+        for parameter in group["params"]
+        if parameter.requires_grad
+    }
+    if not trained:
+        return frozenset()
+    return frozenset(
+        index
+        for index, item in enumerate(shared.tensors)
+        if item.section.startswith("models") and local_of(item.tensor).data_ptr() not in trained
+    )

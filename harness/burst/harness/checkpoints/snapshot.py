@@ -1,0 +1,211 @@
+"""A state on its way from live tensors into the arena: at once, or while training goes on.
+
+What only an optimizer changes may be copied later: by a thread, while batches are computed, and by
+the training thread itself where the optimizer's next step begins before that is done (`gate`).
+Everything else is copied before training goes on: buffers that a forward pass changes, counters,
+random states, gradients.
+
+The copies are plain `memmove`s wherever memory allows it. Copying through torch would start a team
+of its worker threads for every copying thread, beside the ones that train.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import ctypes
+import threading
+from collections.abc import Callable, Collection, Iterator, Sequence
+from dataclasses import dataclass
+
+import torch
+
+from burst.core.errors import BurstError
+from burst.harness.checkpoints.arena import Arena
+from burst.harness.checkpoints.packs import Image, Piece
+from burst.harness.checkpoints.values import carrier_of
+
+_STAGE_BYTES = 64 * 1024
+"""What is copied at once and is no larger waits beside the arena until its region is free."""
+
+
+class Torn(BurstError):
+    """Something else than an optimizer's step changed a tensor that was still to be copied."""
+
+
+@dataclass(frozen=True)
+class Layout:
+    """The files of a state as images, and the memory for them."""
+
+    images: tuple[Image, ...]
+    arena: Arena
+
+
+class Snapshot:
+    """One state. Any number of threads may copy it together."""
+
+    def __init__(
+        self,
+        layout: Layout,
+        sources: Sequence[torch.Tensor],
+        later: Collection[int],
+        filled: Callable[[int], None],
+    ) -> None:
+        """
+        Args:
+            sources: by part, its live memory.
+            later: the parts that may be copied after `begin` has returned.
+            filled: told of every region whose image is whole, by the thread that copied it.
+        """
+        self._layout = layout
+        self._sources = sources
+        self._filled = filled
+        self._versions = {part: _version(sources[part]) for part in later}
+        self._staged: dict[tuple[int, int], torch.Tensor] = {}
+        urgent: list[int] = []
+        rest: list[int] = []
+        for number, image in enumerate(layout.images):
+            (urgent if self._is_urgent(number, image) else rest).append(number)
+        self._order = [*urgent, *rest]
+        self._urgent = len(urgent)
+        self._next = 0
+        self._left = {*self._order}
+        self._changed = threading.Condition()
+        self._error: BaseException | None = None
+        self._device = next((s.device for s in sources if s.is_cuda), None)
+        self._computed = (
+            None
+            if self._device is None
+            else torch.cuda.current_stream(self._device).record_event()
+        )
+
+    def begin(self) -> None:
+        """Return once everything is copied that cannot wait."""
+        urgent = self._order[: self._urgent]
+        while self._next < self._urgent:
+            self.work()
+        with self._changed:
+            self._changed.wait_for(lambda: self._left.isdisjoint(urgent))
+
+    def work(self) -> bool:
+        """Copy one region that nobody has begun; False if there is none left."""
+        with self._changed:
+            if self._next >= len(self._order):
+                return False
+            number = self._order[self._next]
+            self._next += 1
+        error: BaseException | None = None
+        try:
+            if self._error is None:
+                self._copy(number)
+        except BaseException as raised:  # whoever waits must hear of it, whatever it is
+            error = raised
+        with self._changed:
+            self._error = self._error or error
+            self._left.discard(number)
+            self._changed.notify_all()
+        return True
+
+    def gate(self) -> None:
+        """Return once everything is copied, helping with it. Raises nothing: what went wrong is
+        the save's failure and not the training's."""
+        while self.work():
+            pass
+        with self._changed:
+            self._changed.wait_for(lambda: not self._left)
+
+    @property
+    def copied(self) -> bool:
+        return not self._left
+
+    def check(self) -> None:
+        """
+        Raises:
+            Torn: if a tensor was changed before it was copied.
+            BaseException: what else kept something from being copied.
+        """
+        if self._error is not None:
+            raise self._error
+
+    def _is_urgent(self, number: int, image: Image) -> bool:
+        """Whether this region must be copied before training goes on. What is small, or shares a
+        region with what can wait, is taken aside instead: its region may still be in use by the
+        save before."""
+        now = [(piece, at) for piece, at in image.places if piece.part not in self._versions]
+        sizes = [self._sources[piece.part].nbytes for piece, _ in now]
+        if len(now) == len(image.places) and sum(sizes) > _STAGE_BYTES:
+            return True
+        for piece, at in now:
+            if piece.start < piece.stop:
+                self._staged[number, at] = _plain(
+                    _elements(self._sources[piece.part], piece)
+                ).clone()
+        return False
+
+    def _copy(self, number: int) -> None:
+        arena = self._layout.arena
+        arena.take(number)
+        try:
+            self._fill(number)
+        except BaseException:
+            arena.release(number)
+            raise
+        self._filled(number)
+
+    def _fill(self, number: int) -> None:
+        image, arena = self._layout.images[number], self._layout.arena
+        view = arena.view(number)
+        view[: len(image.header)] = image.header
+        with torch.no_grad(), self._beside_computing():
+            for piece, at in image.places:
+                source = self._staged.get((number, at))
+                if source is None:
+                    source = _elements(self._sources[piece.part], piece)
+                _copy_into(view, arena.address(number), at, source)
+        for piece, _ in image.places:
+            before = self._versions.get(piece.part)
+            if before is not None and before != _version(self._sources[piece.part]):
+                raise Torn(
+                    f"{piece.name} was changed while a checkpoint was taken of it",
+                    why="something besides the optimizer's step writes to it",
+                )
+
+    @contextlib.contextmanager
+    def _beside_computing(self) -> Iterator[None]:
+        """On a device, copy in a stream of its own, after what was computed before the save."""
+        if self._device is None or self._computed is None:
+            yield
+            return
+        stream = torch.cuda.Stream(self._device)
+        stream.wait_event(self._computed)
+        with torch.cuda.stream(stream):
+            yield
+        stream.synchronize()
+
+
+def _elements(source: torch.Tensor, piece: Piece) -> torch.Tensor:
+    return source if piece.whole else source.reshape(-1)[piece.start : piece.stop]
+
+
+def _copy_into(view: memoryview, address: int, at: int, source: torch.Tensor) -> None:
+    """Copy a tensor's elements, in C order, to `view[at:]`, which begins at `address`."""
+    if source.numel() == 0:
+        return
+    plain = source.device.type == "cpu" and source.is_contiguous()
+    if plain and not source.is_conj() and not source.is_neg():
+        ctypes.memmove(address + at, source.data_ptr(), source.nbytes)
+        return
+    source = _plain(source)
+    target = torch.frombuffer(view, dtype=source.dtype, count=source.numel(), offset=at)
+    target.view(source.shape).copy_(source, non_blocking=True)
+
+
+def _plain(source: torch.Tensor) -> torch.Tensor:
+    """The same elements with a dtype that torch can copy."""
+    carrier = carrier_of(source.dtype)
+    return source if carrier is source.dtype else source.resolve_conj().view(carrier)
+
+
+def _version(tensor: torch.Tensor) -> int:
+    """How often torch knows the tensor to have been changed in place. Not every change counts:
+    fused optimizers, `.data` and NumPy write past it."""
+    return -1 if tensor.is_inference() else tensor._version

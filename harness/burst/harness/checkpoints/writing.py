@@ -1,0 +1,221 @@
+"""The files of one rank's part of a state, from tensors to durable blobs.
+
+`Parts` lists what this rank writes, in the order of the layout: its chunks of the shared half,
+then its own half. `Writing` hashes and writes each region of a snapshot as soon as it is filled, a
+few at a time, and gives the region back.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import threading
+from collections.abc import Callable, Collection, Mapping, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+
+from burst.core.blobs.port import Batch, Blobs
+from burst.core.checkpoints.lend import Known
+from burst.core.checkpoints.manifest import FileEntry
+from burst.core.checkpoints.state_file import StateFile, TensorRef
+from burst.harness.checkpoints import packs, tree
+from burst.harness.checkpoints.arena import Arena
+from burst.harness.checkpoints.shards import Chunk
+from burst.harness.checkpoints.snapshot import Layout
+from burst.harness.checkpoints.values import name_of, stride_of
+
+THREADS = 4
+"""Two hash while two write: more keep neither processor nor disk busier."""
+_NICENESS = 10
+
+Place = tuple[str, str, int]
+"""Of a piece: the SHA-256 of its file, its name there, and its first element in its chunk."""
+
+
+@dataclass(frozen=True)
+class Parts:
+    """What one rank writes of a state."""
+
+    parts: tuple[packs.Part, ...]
+    sources: tuple[torch.Tensor, ...]
+    """By part, its live memory."""
+    shared: tuple[Chunk, ...]
+    """The chunks that the first parts are; the rest are the tensors of the own half."""
+
+
+def parts_of(
+    shared: tree.Encoded, chunks: Sequence[Chunk], own: tree.Encoded, steady: Collection[int]
+) -> Parts:
+    """
+    Args:
+        steady: indices of tensors of the shared half that are expected to stay as they are.
+    """
+    found = []
+    for chunk in chunks:
+        item = shared.tensors[chunk.tensor]
+        whole = chunk.sizes == tuple(item.tensor.shape)
+        name = item.name if whole else f"{item.name}@{','.join(map(str, chunk.offsets))}"
+        found.append(_part(name, item.section, chunk.data, chunk.tensor in steady))
+    for item in own.tensors:
+        found.append(_part(item.name, f"own {item.section}", item.tensor, False))
+    sources = (*(chunk.data for chunk in chunks), *(item.tensor for item in own.tensors))
+    return Parts(tuple(found), sources, tuple(chunks))
+
+
+def _part(name: str, section: str, data: torch.Tensor, steady: bool) -> packs.Part:
+    dtype = data.dtype
+    return packs.Part(name, section, name_of(dtype), dtype.itemsize, tuple(data.shape), steady)
+
+
+def lay_out(parts: Sequence[packs.Part], *, pinned: bool) -> Layout:
+    images = tuple(packs.lay_out_pack(pack, parts) for pack in packs.plan(parts))
+    return Layout(images, Arena([image.size for image in images], pinned=pinned))
+
+
+class Writers:
+    """The threads that hash and write, for one save after another."""
+
+    def __init__(self) -> None:
+        self._threads = ThreadPoolExecutor(
+            THREADS, thread_name_prefix="burst-checkpoint", initializer=_be_nice
+        )
+
+    def submit(self, act: Any, *args: Any) -> Future[Any]:
+        return self._threads.submit(act, *args)
+
+    def close(self) -> None:
+        self._threads.shutdown()
+
+
+def _be_nice() -> None:
+    """Leave the processors to training, where there are not enough for both."""
+    os.setpriority(os.PRIO_PROCESS, threading.get_native_id(), _NICENESS)
+
+
+class Writing:
+    """The files of one save on this rank."""
+
+    def __init__(
+        self,
+        layout: Layout,
+        writers: Writers,
+        blobs: Blobs,
+        folder: str,
+        known: Callable[[], Mapping[str, Known]],
+    ) -> None:
+        """
+        Args:
+            folder: the key prefix of this save's own files.
+            known: the files that are there already, by SHA-256; they are not written again.
+        """
+        self.used: dict[str, Known] = {}
+        """What of `known` was not written again."""
+        self.batch: Batch = blobs.batch()
+        self._layout = layout
+        self._writers = writers
+        self._blobs = blobs
+        self._folder = folder
+        self._known = known
+        self._jobs: dict[int, Future[FileEntry]] = {}
+        self._lock = threading.Lock()
+
+    def again(self) -> Writing:
+        """The same anew: nothing is written yet."""
+        return Writing(self._layout, self._writers, self._blobs, self._folder, self._known)
+
+    def filled(self, region: int) -> None:
+        """Write a region's file; the region is free again soon after."""
+        with self._lock:
+            self._jobs[region] = self._writers.submit(self._write, region)
+
+    def files(self) -> list[FileEntry]:
+        """The files, by region, once all of them are written; call it when all are filled.
+
+        Raises:
+            BurstError, OSError: the first thing that kept one from being written.
+        """
+        jobs = [self._jobs[region] for region in sorted(self._jobs)]
+        errors = [error for job in jobs if (error := job.exception()) is not None]
+        if errors:
+            raise errors[0]
+        return [job.result() for job in jobs]
+
+    def put_state(self, state: StateFile) -> FileEntry:
+        """Write a half's JSON, with the batch."""
+        return self._put(self.batch, state.encode(), "json")
+
+    def put_alone(self, state: StateFile) -> FileEntry:
+        """Write a half's JSON when the batch is finished; it is durable at once."""
+        batch = self._blobs.batch()
+        try:
+            entry = self._put(batch, state.encode(), "json")
+            batch.finish()
+        except BaseException:
+            batch.abort()
+            raise
+        return entry
+
+    def _write(self, region: int) -> FileEntry:
+        try:
+            return self._put(self.batch, self._layout.arena.view(region), "safetensors")
+        finally:
+            self._layout.arena.release(region)
+
+    def _put(self, batch: Batch, data: bytes | memoryview, suffix: str) -> FileEntry:
+        digest = hashlib.sha256(data).hexdigest()
+        found = self._known().get(digest)
+        if found is not None:
+            there = self._blobs.info(found.entry.key)
+            if there is not None and there.size == found.entry.size:
+                with self._lock:
+                    self.used[digest] = found
+                return found.entry
+        key = f"{self._folder}/{digest}.{suffix}"
+        batch.put(key, data, digest)
+        role = "state" if suffix == "json" else "tensors"
+        return FileEntry.model_validate(
+            {"key": key, "size": len(data), "sha256": digest, "role": role}
+        )
+
+
+def places_of(layout: Layout, files: Sequence[FileEntry], parts: int) -> list[list[Place]]:
+    """By part, where its pieces lie."""
+    found: list[list[Place]] = [[] for _ in range(parts)]
+    for image, file in zip(layout.images, files, strict=True):
+        for piece, _ in image.places:
+            found[piece.part].append((file.sha256, piece.name, piece.start))
+    for pieces in found:
+        pieces.sort(key=lambda place: place[2])
+    return found
+
+
+Written = tuple[Sequence[int], Sequence[int], Sequence[Place]]
+"""A chunk of a tensor: its offsets, its sizes, and where its pieces lie."""
+
+
+def state_file(half: tree.Encoded, written: Sequence[Sequence[Written]]) -> StateFile:
+    """The JSON of a half. `written`: by tensor of it, its chunks."""
+    digests: dict[str, int] = {}
+    refs = []
+    for item, chunks in zip(half.tensors, written, strict=True):
+        shape = tuple(item.tensor.shape)
+        whole = len(chunks) == 1 and tuple(chunks[0][1]) == shape
+        pieces, boxes = [], []
+        for offsets, sizes, places in chunks:
+            for digest, name, start in places:
+                pieces.append((digests.setdefault(digest, len(digests)), name, start))
+                boxes.append((tuple(offsets), tuple(sizes)))
+        refs.append(
+            TensorRef(
+                name=item.name,
+                dtype=name_of(item.tensor.dtype),
+                shape=shape,
+                stride=stride_of(item.tensor) if whole else None,
+                pieces=tuple(pieces),
+                boxes=None if whole else tuple(boxes),
+            )
+        )
+    return StateFile(tree=half.skeleton, files=tuple(digests), tensors=tuple(refs))
