@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from burst.core.config.experiment import Keep
-from burst.core.model import Checkpoint
+from burst.core.model import Checkpoint, Copy
 from burst.runner.retention import retained
 
 TABLE = {3: 0.6, 4: 0.5, 5: 0.4, 7: 0.2, 8: 0.3}
@@ -95,6 +95,41 @@ def test_a_damaged_checkpoint_is_not_the_newest() -> None:
     assert numbers(kept) == {1}
 
 
+def local(number: int, trial: str, metric: float | None, **fields: object) -> Checkpoint:
+    """One that lies on a node's own disk alone."""
+    copies = (Copy(url="file:///node", at=0.0, node="node-1"),)
+    return checkpoint(number, trial, metric, copies=copies, **fields)
+
+
+def test_one_on_a_nodes_own_disk_takes_the_place_of_none_that_outlives_nodes() -> None:
+    everything = [
+        checkpoint(1, "1", 0.5),
+        checkpoint(2, "1", 0.4),
+        local(3, "1", 0.3),
+        local(4, "1", 0.2),
+    ]
+    assert numbers(retained(everything, keep(0, 0, 1), metric="loss")) == {2, 4}
+    assert numbers(retained(everything, keep(0, 1, 0), metric="loss")) == {2, 4}
+    assert numbers(retained(everything, keep(2, 0, 0), metric="loss")) == {1, 2, 3, 4}
+
+
+def test_an_open_trial_keeps_what_it_would_continue_from_on_its_node_and_elsewhere() -> None:
+    everything = [checkpoint(1, "1", None), checkpoint(2, "1", None), local(3, "1", None)]
+    kept = retained(everything, keep(0, 0, 0), metric="loss", open_trials={"1"})
+    assert numbers(kept) == {2, 3}
+    assert numbers(retained(everything, keep(0, 0, 0), metric="loss")) == set()
+
+
+def test_what_a_later_attempt_left_behind_is_not_the_newest() -> None:
+    everything = [
+        checkpoint(1, "1", None),
+        local(4, "1", None),
+        checkpoint(2, "1", None, attempt=2),
+    ]
+    kept = retained(everything, keep(0, 0, 1), metric="loss", open_trials={"1"})
+    assert numbers(kept) == {2}
+
+
 @st.composite
 def experiments(draw: st.DrawFn) -> list[Checkpoint]:
     values = st.none() | st.floats(allow_nan=True, allow_infinity=True)
@@ -106,6 +141,7 @@ def experiments(draw: st.DrawFn) -> list[Checkpoint]:
             pinned=draw(st.booleans()),
             damaged=draw(st.sampled_from(["", "", "short"])),
             deleted=draw(st.sampled_from([None, None, 5.0])),
+            copies=draw(st.sampled_from([(), (Copy(url="file:///node", at=0.0, node="n"),)])),
         )
         for number in range(draw(st.integers(0, 12)))
     ]
@@ -139,7 +175,10 @@ def test_what_must_stay_stays_and_the_numbers_are_kept(
     assert exempt <= kept
     for trial in ("1", "2", "3"):
         mine = [each for each in there if each.trial == trial and not each.damaged]
-        if trial in open_trials and mine:
-            assert max(mine, key=lambda each: each.batches).id in kept
-    counted = len(kept - exempt)
-    assert counted <= best + 3 * (trial_best + latest) + len(open_trials)
+        lasting = [each for each in mine if each.durable]
+        for some in (mine, lasting):
+            if trial in open_trials and some:
+                assert max(some, key=lambda each: each.batches).id in kept
+    for durable in (True, False):
+        counted = [e for e in there if e.id in kept - exempt and e.durable is durable]
+        assert len(counted) <= best + 3 * (trial_best + latest) + len(open_trials)

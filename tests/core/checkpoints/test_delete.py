@@ -2,17 +2,21 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import pytest
 import torch
 
-from burst.core.checkpoints.delete import delete, pin, restorable, sweep, unpin
-from burst.core.checkpoints.verify import verify
-from burst.core.errors import Fenced, NotFound, Refused
-from burst.core.model import Checkpoint, Trial
+from burst.core.blobs import open_blobs
+from burst.core.blobs.port import Blobs
+from burst.core.checkpoints.delete import delete, finish, pin, restorable, sweep, unpin
+from burst.core.checkpoints.verify import read, verify
+from burst.core.errors import Fenced, NotFound, Refused, Unreachable
+from burst.core.model import Checkpoint, Copy, Model, Trial
 from burst.core.states import Reason, TrialState, advance
 from burst.core.store import update
-from burst.core.store.port import Fence
-from tests.harness.checkpoints.support import Lab, request
+from burst.core.store.port import Fence, Put
+from tests.harness.checkpoints.support import Fault, Lab, request
 
 
 def save(lab: Lab, *numbers: int) -> list[Checkpoint]:
@@ -123,3 +127,86 @@ def test_a_sweep_under_an_older_token_takes_nothing(lab: Lab) -> None:
     with pytest.raises(Fenced):
         sweep(lab.blobs, lab.store, Fence(lab.trial, 1))
     assert lab.stored() == {left}
+
+
+def test_a_registered_checkpoint_is_not_deleted(lab: Lab) -> None:
+    first, second = save(lab, 1, 2)
+    lab.store.commit(Put(Model(id="digits", created=0.0, versions=(second.id, first.id))))
+    with pytest.raises(Refused, match="registered") as caught:
+        delete(lab.blobs, lab.store, first, clock=lab.clock)
+    assert "version 2 of model digits" in caught.value.why
+    assert verify(lab.blobs, first).good
+
+
+def test_the_newest_that_outlives_nodes_is_kept_beside_a_newer_one_on_a_nodes_disk(
+    lab: Lab,
+) -> None:
+    first, second, third = save(lab, 1, 2, 3)
+    local = (Copy(url=lab.blobs.url, at=0.0, node="node-1"),)
+    update(lab.store, Checkpoint, third.id, lambda r: r.model_copy(update={"copies": local}))
+    for needed in (second, third):
+        with pytest.raises(Refused, match="would continue from"):
+            delete(lab.blobs, lab.store, needed, clock=lab.clock)
+    delete(lab.blobs, lab.store, first, clock=lab.clock)
+
+
+def _end(lab: Lab) -> None:
+    over = Reason(code="test")
+    update(lab.store, Trial, lab.trial, lambda t: advance(t, TrialState.CANCELLED, over, 0.0)[0])
+
+
+def _spread(lab: Lab, record: Checkpoint, tier: Blobs, node: str = "") -> None:
+    """Let another tier hold a checkpoint too."""
+    for blob in list(lab.blobs.list(f"checkpoints/{record.trial}/{record.id}/")):
+        tier.put(blob.key, lab.blobs.get(blob.key))
+    copies = (
+        Copy(url=lab.blobs.url, at=0.0),
+        Copy(url=tier.url, at=0.0, node=node),
+    )
+    update(lab.store, Checkpoint, record.id, lambda r: r.model_copy(update={"copies": copies}))
+
+
+def test_all_tiers_that_outlive_their_node_are_cleared_without_being_named(
+    lab: Lab, tmp_path: Path
+) -> None:
+    first, second = save(lab, 1, 2)
+    shared = open_blobs(f"file://{tmp_path / 'shared'}")
+    _spread(lab, first, shared)
+    delete(lab.blobs, lab.store, first, clock=lab.clock)
+    left = {blob.key for blob in shared.list("checkpoints/")}
+    assert left == {key for key in _named(lab, second) if first.id in key}  # it may get there yet
+    _end(lab)
+    delete(lab.blobs, lab.store, second, clock=lab.clock)
+    assert list(shared.list("checkpoints/")) == []
+
+
+def test_another_nodes_disk_is_left_to_that_node(lab: Lab, tmp_path: Path) -> None:
+    first, second = save(lab, 1, 2)
+    disk = open_blobs(f"file://{tmp_path / 'disk'}")
+    _spread(lab, first, disk, node="node-1")
+    _end(lab)
+    for record in (first, second):
+        delete(lab.blobs, lab.store, record, clock=lab.clock)
+    assert list(disk.list("checkpoints/")) != []
+    assert finish(lab.store, lab.trial, [disk]) > 0
+    assert list(disk.list("checkpoints/")) == []
+    assert finish(lab.store, lab.trial, [disk]) == 0
+
+
+def test_a_tier_that_does_not_answer_keeps_nothing_from_being_finished_later(
+    lab: Lab, tmp_path: Path
+) -> None:
+    first, second = save(lab, 1, 2)
+    shared = open_blobs(f"file://{tmp_path / 'shared'}")
+    _spread(lab, first, shared)
+    away = Fault(0).around(shared)
+    with pytest.raises(Unreachable):
+        delete(lab.blobs, lab.store, first, tiers=[away], clock=lab.clock)
+    assert lab.store.get(Checkpoint, first.id).deleted is not None
+    delete(lab.blobs, lab.store, first, tiers=[shared], clock=lab.clock)
+    for there in (lab.stored(), {blob.key for blob in shared.list("checkpoints/")}):
+        assert {key for key in there if first.id in key} <= _named(lab, second)
+
+
+def _named(lab: Lab, record: Checkpoint) -> set[str]:
+    return {entry.key for entry in read(lab.blobs, record).files}

@@ -6,6 +6,7 @@ The invariant is looked at after every single call of store and blobs.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
+from typing import cast
 
 import pytest
 from hypothesis import settings
@@ -20,6 +21,8 @@ from hypothesis.stateful import (
     run_state_machine_as_test,
 )
 
+from burst.core.blobs.port import Blobs
+from burst.core.checkpoints.delete import delete
 from burst.core.checkpoints.lend import Known
 from burst.core.clock import ManualClock
 from burst.core.errors import Fenced, NotFound, Refused
@@ -244,6 +247,24 @@ def test_a_tier_that_was_left_at_any_call_is_as_after_a_whole_pass_once_it_is_ti
         leaving = [] if at > 1 else [each.id for each in again.records()[2:3]]
         again.evictor(again.trials()[1].id, leaving).run()
         assert again.fast.kept == world.fast.kept
+
+
+def test_while_the_newest_lies_on_a_nodes_disk_alone_only_that_node_tidies() -> None:
+    world = World()
+    trial = world.add_trial()
+    for number in (b"1", b"2"):
+        world.saver(trial, [number, FROZEN], tiers=True).run()
+    newest = world.saver(trial, [b"3", FROZEN], tiers=True)
+    while len(world.records()) < 3:
+        newest.step()
+    before = dict(world.slow.kept)
+    assert delete(cast(Blobs, world.slow), world.store, world.records()[0]) == 0
+    assert world.slow.kept == before  # what the newest needs cannot be read from here
+    newest.run()
+    world.finisher(trial).run()
+    assert world.missing() == []
+    assert world.needless() == []
+    assert b"1" not in [*world.slow.kept.values(), *world.fast.kept.values()]
 
 
 # --- any number of processes, in any order -----------------------------------------------------

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from burst.core.blobs.port import Blobs
-from burst.core.checkpoints.collect import Reach, collect, remains, remove
+from burst.core.checkpoints.collect import Reach, collect, remove
 from burst.core.checkpoints.manifest import owner_of, trial_folder
 from burst.core.checkpoints.uses import users
 from burst.core.clock import Clock, SystemClock
@@ -44,7 +44,7 @@ def delete(
         Unreachable: if a tier did not answer. It counts as deleted; its files may be there still.
     """
     deleted = update(store, Checkpoint, record.id, lambda found: _delete(store, found, clock))
-    return _finish(Reach([blobs, *tiers]), store, deleted.trial, tiers, [deleted])
+    return _finish(Reach([blobs, *tiers]), store, deleted.trial, tiers)
 
 
 def finish(store: Store, trial: str, tiers: Sequence[Blobs]) -> int:
@@ -53,20 +53,18 @@ def finish(store: Store, trial: str, tiers: Sequence[Blobs]) -> int:
     while the trial's newest checkpoint lay there alone.
 
     Args:
-        tiers: those that are open. Others that hold what remains are opened by themselves.
+        tiers: those that are open. Others that outlive their node are opened by themselves.
 
     Raises:
         Unreachable: if a tier did not answer.
     """
-    return _finish(Reach(tiers), store, trial, tiers, [])
+    return _finish(Reach(tiers), store, trial, tiers)
 
 
-def _finish(
-    reach: Reach, store: Store, trial: str, tiers: Sequence[Blobs], also: Sequence[Checkpoint]
-) -> int:
+def _finish(reach: Reach, store: Store, trial: str, tiers: Sequence[Blobs]) -> int:
     own = store.children(Checkpoint, trial)
-    places = reach.of([*also, *filter(remains, own)])
-    spaces = {space.url: space for space in (*tiers, *places)}
+    # those of deleted ones too: they may hold a file for the sake of one that they do not hold yet
+    spaces = {space.url: space for space in (*tiers, *reach.of(own))}
     return collect(reach, list(spaces.values()), store, own)
 
 
