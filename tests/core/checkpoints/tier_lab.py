@@ -17,6 +17,7 @@ from burst.core.launch import Tier
 from burst.core.model import Checkpoint, Lengths, Trial
 from burst.core.store import open_store, update
 from burst.core.store.port import Fence, Put, Store
+from burst.core.testing.faults import FaultyBlobs, Plan
 
 SIZE = 5_000
 """Bytes of a file: not a multiple of anything."""
@@ -165,3 +166,38 @@ def keys_of(manifest: Manifest) -> set[str]:
     """All that a tier holds of a checkpoint."""
     own = manifest_key(manifest.trial, manifest.id)
     return {own, *(entry.key for entry in manifest.files)}
+
+
+def restore(tiers: Tiers, record: Checkpoint) -> dict[str, bytes]:
+    manifest = tiers.find(record)
+    source = tiers.source(manifest)
+    return {entry.sha256: bytes(source.fetch(entry)) for entry in manifest.files}
+
+
+def is_whole(lab: TierLab, found: dict[str, bytes], manifest: Manifest) -> bool:
+    return set(found) == {entry.sha256 for entry in manifest.files} and all(
+        hashlib.sha256(data).hexdigest() == digest for digest, data in found.items()
+    )
+
+
+def truncated(blobs: Blobs, key: str) -> None:
+    blobs.put(key, blobs.get(key)[:-1])
+
+
+def flipped(blobs: Blobs, key: str) -> None:
+    data = bytearray(blobs.get(key))
+    data[len(data) // 2] ^= 1
+    blobs.put(key, data)
+
+
+def removed(blobs: Blobs, key: str) -> None:
+    blobs.delete(key)
+
+
+def spread_under(
+    lab: TierLab, given: list[Tier], manifest: Manifest, target: Blobs, plan: Plan
+) -> None:
+    def opener(url: str) -> Blobs:
+        return FaultyBlobs(target if url == given[1].url else open_blobs(url), plan)
+
+    lab.tiers(given, opener=opener).spread(manifest, given[1])

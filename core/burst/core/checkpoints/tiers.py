@@ -31,7 +31,7 @@ from burst.core.checkpoints.tier_prune import hold_to_measure
 from burst.core.checkpoints.tier_reader import SILENT, Elsewhere, Place, Source, Warn
 from burst.core.checkpoints.verify import read
 from burst.core.clock import Clock
-from burst.core.errors import BurstError, Fenced, NotFound
+from burst.core.errors import BurstError, Fenced, NotFound, Unreachable
 from burst.core.launch import Tier
 from burst.core.model import Allocation, Checkpoint, Copy, Lengths
 from burst.core.store.port import Fence, Store
@@ -43,6 +43,14 @@ Opener = Callable[[str], Blobs]
 
 def _warn(text: str) -> None:
     print(f"warning: {text}", file=sys.stderr)
+
+
+def _bare(place: Place, record: Checkpoint) -> Unreachable:
+    return Unreachable(
+        f"{place.url} is empty, though checkpoint {record.id} was written there",
+        why="nothing is mounted there on this node, or it was emptied",
+        mend="mount it, or correct checkpoints.storage",
+    )
 
 
 class Tiers:
@@ -166,6 +174,8 @@ class Tiers:
                 problems.append(f"{error.what} in {place.url}")
                 if not isinstance(error.__cause__, NotFound):
                     damaged.append(place)
+                elif self._is_bare(place, record):
+                    silent = silent or _bare(place, record)
             else:
                 self._mend(damaged, record, manifest)
                 self._found[record.id] = record
@@ -194,6 +204,14 @@ class Tiers:
                 self._copied[copy.url] = manifest.done
         elsewhere = bool(self._elsewhere(record))
         return Source(self._places(record), manifest, self._warn, elsewhere=elsewhere)
+
+    def _is_bare(self, place: Place, record: Checkpoint) -> bool:
+        """Whether a place that outlives nodes, and should hold a checkpoint, holds nothing: so
+        looks a share that is not mounted here, and the checkpoint may be whole."""
+        claims = {copy.url for copy in record.copies if copy.durable} or {record.url}
+        if place.local or place.url not in claims:
+            return False
+        return next(iter(place.open().list("checkpoints/")), None) is None
 
     def _mend(self, damaged: Sequence[Place], record: Checkpoint, manifest: Manifest) -> None:
         for place in damaged:
