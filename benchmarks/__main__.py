@@ -15,9 +15,18 @@ from pathlib import Path
 
 from benchmarks.result import Result
 
-ALL = ("cli_speed", "first_batch", "overhead", "metric_reports", "loader", "exact_resume")
+ALL = (
+    "cli_speed",
+    "first_batch",
+    "overhead",
+    "metric_reports",
+    "loader",
+    "exact_resume",
+    "s3_transfer",
+)
 PAGE = Path(__file__).parent.parent / "docs" / "benchmarks.md"
 TITLES = {
+    "s3_transfer": "To S3 and back",
     "cli_speed": "The command line",
     "first_batch": "From submitting to the first batch",
     "overhead": "What the harness costs a step",

@@ -1,0 +1,1 @@
+"""What `benchmarks.s3_transfer` needs: a server that costs nothing, and the clients compared."""
