@@ -189,7 +189,7 @@ class World:
             use = known
             if use is None:
                 use = known_files(first, store, trial, families=[FAMILY], node=node, worth=0)
-            use = still_lent(store, trial, use)
+            use = still_lent(store, use)
             copies = (Copy(url=first.url, at=at, node=node),)
             try:
                 manifest = self._save(store, first, identity, id, contents, use, copies)

@@ -202,6 +202,17 @@ def test_a_lender_that_may_lose_its_files_lends_nothing(
         publish(world.store, identity(world), record(world, 4), ["ckpt-00000000009"])
 
 
+def test_one_of_this_attempt_that_left_the_tier_lends_nothing_and_one_of_an_earlier_may(
+    world: World,
+) -> None:
+    publish(world.store, identity(world), record(world, 1, SHARED))
+    again = record(world, 4, LOCAL)
+    with pytest.raises(LenderGone, match="no longer held"):
+        publish(world.store, identity(world), again, [ONE])
+    publish(world.store, identity(world), again.model_copy(update={"attempt": 2}), [ONE])
+    assert len(world.records()) == 2
+
+
 def test_an_owner_may_be_deleted_as_long_as_its_lender_is_not(world: World) -> None:
     lend(world)
     publish(world.store, identity(world, 1), record(world, 2, trial=world.trials()[1].id))

@@ -123,7 +123,7 @@ def known_files(
     return found
 
 
-def still_lent(store: Store, trial: str, known: Mapping[str, Known]) -> dict[str, Known]:
+def still_lent(store: Store, known: Mapping[str, Known]) -> dict[str, Known]:
     """What of `known` may be used still: of lenders that are neither deleted nor damaged."""
     records = {id: store.find(Checkpoint, id) for id in {each.lender for each in known.values()}}
     good = {id for id, record in records.items() if record is not None and restorable([record])}

@@ -6,7 +6,15 @@ import contextlib
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
-from burst.core.checkpoints.lend import Known, family_of, join, known_files, terms
+from burst.core.checkpoints.lend import (
+    Known,
+    borrowed_from,
+    family_of,
+    join,
+    known_files,
+    still_lent,
+    terms,
+)
 from burst.core.checkpoints.manifest import FileEntry, Manifest, folder, manifest_key
 from burst.core.checkpoints.tiers import Tiers
 from burst.core.clock import Clock
@@ -130,11 +138,10 @@ class Committer:
             LenderGone: if the memory is in use for the next save already; that one will not use
                 them.
         """
-        lost = [
-            digest for digest, known in self.known.items() if known.trial != self._identity.trial
-        ]
-        for digest in lost:
-            del self.known[digest]
+        trial = self._identity.trial
+        mine = {digest: known for digest, known in self.known.items() if known.trial == trial}
+        good = self._on_rank_0(lambda: list(still_lent(self._store, mine)))
+        self.known = {digest: mine[digest] for digest in good if digest in mine}
 
         def act() -> list[Writing]:
             if not save.layout.arena.retake(save.turn):
@@ -207,6 +214,7 @@ class Committer:
             manifest=manifest_key(manifest.trial, manifest.id),
             size=manifest.size,
             metrics=manifest.metrics,
+            borrowed_from=borrowed_from(manifest),
         )
 
     def _remember(self, manifest: Manifest, used: Mapping[str, Known]) -> None:

@@ -163,7 +163,11 @@ def _loans(
     store: Store, checkpoint: Checkpoint, lenders: Collection[str], owners: Collection[str]
 ) -> Iterator[Checkpoint]:
     """The records to write beside a checkpoint's. A deletion of a lender in between makes that a
-    conflict; and who collects in an owner's folder sees from its version that someone came."""
+    conflict; and who collects in an owner's folder sees from its version that someone came.
+
+    A lender must be held by the tier that the checkpoint was written to, or its files may have
+    been taken out of there. One of the trial's own earlier attempts may have been written
+    elsewhere, and its files brought here without its record saying so."""
     url, node = checkpoint.url, ""
     if checkpoint.copies:
         url, node = checkpoint.copies[0].url, checkpoint.copies[0].node
@@ -174,7 +178,8 @@ def _loans(
         if id in lenders and (record.deleted is not None or record.damaged):
             raise LenderGone(f"checkpoint {id} is deleted or damaged")
         other = record.trial != checkpoint.trial
-        if id in lenders and other and not held_at(record, url, node):
+        was_held = other or record.attempt == checkpoint.attempt
+        if id in lenders and was_held and not held_at(record, url, node):
             raise LenderGone(f"checkpoint {id} is no longer held by {url}")
         if id in owners and other and checkpoint.trial not in record.lent_to:
             if len(record.lent_to) >= MOST_BORROWERS:
