@@ -7,11 +7,12 @@ from collections.abc import Callable
 from functools import partial
 from typing import Any
 
+from burst.core.checkpoints.damage import mark_harmed
 from burst.core.checkpoints.delete import sweep
 from burst.core.checkpoints.manifest import Damaged, Manifest
 from burst.core.checkpoints.tiers import Elsewhere, Tiers
 from burst.core.clock import Clock
-from burst.core.errors import Unreachable
+from burst.core.errors import BurstError, Fenced, Unreachable
 from burst.core.model import Checkpoint
 from burst.core.store.port import Store
 from burst.harness.checkpoints.agreement import on_all_ranks
@@ -114,6 +115,24 @@ class Restorer:
             f"the one before it is\n{error}"
         )
         mark_damaged(self._store, self._identity, record, str(error), self._clock.now())
+        try:
+            self._mark_others(record, str(error))
+        except Fenced:
+            raise
+        except BurstError as unmarked:
+            self._tell(f"other checkpoints that need the same file are not marked: {unmarked}")
+
+    def _mark_others(self, record: Checkpoint, text: str) -> None:
+        """Mark what else needs the file that is damaged, so that no save takes it from there. Its
+        key is in the text, which is all that is known of an error on another rank."""
+        try:
+            files = self._tiers.find(record).files
+        except Damaged:
+            return  # then it was the manifest, which nothing else needs
+        for entry in files:
+            if entry.key in text:
+                now, fence = self._clock.now(), self._identity.fence
+                mark_harmed(self._tiers.first, self._store, entry, now, fence=fence)
 
     def _tell(self, text: str) -> None:
         if self._collective.rank == 0:
