@@ -23,7 +23,7 @@ from burst.core.checkpoints.manifest import FileEntry
 from burst.core.checkpoints.state_file import StateFile, TensorRef
 from burst.harness.checkpoints import packs, tree
 from burst.harness.checkpoints.arena import Arena
-from burst.harness.checkpoints.shards import Chunk
+from burst.harness.checkpoints.shards import Chunk, undivided
 from burst.harness.checkpoints.snapshot import Layout
 from burst.harness.checkpoints.values import name_of, stride_of
 
@@ -52,16 +52,20 @@ def parts_of(
     """
     Args:
         steady: indices of tensors of the shared half that are expected to stay as they are.
+
+    Raises:
+        BurstError: if the own half holds a tensor that is spread over ranks, naming it.
     """
+    alone = undivided(own)
     found = []
     for chunk in chunks:
         item = shared.tensors[chunk.tensor]
         whole = chunk.sizes == tuple(item.tensor.shape)
         name = item.name if whole else f"{item.name}@{','.join(map(str, chunk.offsets))}"
         found.append(_part(name, item.section, chunk.data, chunk.tensor in steady))
-    for item in own.tensors:
-        found.append(_part(item.name, f"own {item.section}", item.tensor, False))
-    sources = (*(chunk.data for chunk in chunks), *(item.tensor for item in own.tensors))
+    for item, chunk in zip(own.tensors, alone, strict=True):
+        found.append(_part(item.name, f"own {item.section}", chunk.data, False))
+    sources = tuple(chunk.data for chunk in (*chunks, *alone))
     return Parts(tuple(found), sources, tuple(chunks))
 
 
