@@ -15,6 +15,7 @@ import pickle
 import re
 import sys
 import time
+import warnings
 import zipfile
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
@@ -68,7 +69,9 @@ def _load(file: Path) -> Any:
         if not zipped and opened.read(1) != pickle.PROTO:
             raise _unreadable(file, "it begins neither as a zip archive nor as a pickle")
     try:
-        return torch.load(file, map_location="cpu", weights_only=True, mmap=zipped)
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")  # of pickle protocols, of which torch reads some
+            return torch.load(file, map_location="cpu", weights_only=True, mmap=zipped)
     except pickle.UnpicklingError as error:
         named = _GLOBAL.search(str(error))
         raise UsageError(
@@ -76,7 +79,7 @@ def _load(file: Path) -> Any:
             why=f"one is a {named[1]}" if named else "",
             mend="where it was made, save the weights alone: torch.save(model.state_dict(), …)",
         ) from None
-    except (RuntimeError, EOFError, ValueError, LookupError, OSError) as error:
+    except (RuntimeError, EOFError, ValueError, LookupError, AttributeError, OSError) as error:
         raise _unreadable(file, f"{type(error).__name__}: {error}".splitlines()[0]) from None
 
 
