@@ -262,10 +262,10 @@ def _written(save: Save, files: Writing) -> dict[str, Any]:
     save.snapshot.check()
     entries = files.files()
     places = places_of(save.layout, entries, len(save.parts.parts))
-    chunks = save.parts.shared
+    boxes = save.parts.boxes
     own = [
         [((0,) * item.tensor.dim(), tuple(item.tensor.shape), of_tensor)]
-        for item, of_tensor in zip(save.own.tensors, places[len(chunks) :], strict=True)
+        for item, of_tensor in zip(save.own.tensors, places[len(boxes) :], strict=True)
     ]
     state = files.put_state(state_file(save.own, own))
     files.batch.finish()
@@ -273,10 +273,7 @@ def _written(save: Save, files: Writing) -> dict[str, Any]:
         "own": state.model_dump(),
         "files": [entry.model_dump() for entry in entries],
         "used": {digest: _to_json(known) for digest, known in files.used.items()},
-        "chunks": [
-            (chunk.tensor, chunk.offsets, chunk.sizes, of_chunk)
-            for chunk, of_chunk in zip(chunks, places, strict=False)
-        ],
+        "chunks": [(*box, of_box) for box, of_box in zip(boxes, places, strict=False)],
     }
 
 

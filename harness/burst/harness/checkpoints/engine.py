@@ -40,7 +40,7 @@ from burst.harness.checkpoints.publish import Identity
 from burst.harness.checkpoints.restoring import Restorer
 from burst.harness.checkpoints.saving import Gates, Save, steady_parts
 from burst.harness.checkpoints.snapshot import Layout, Snapshot, Torn
-from burst.harness.checkpoints.writing import Parts, Writers, Writing, lay_out, parts_of
+from burst.harness.checkpoints.writing import Partition, Parts, Writers, Writing, lay_out
 from burst.harness.collective import Collective
 
 __all__ = ["BlobCheckpointEngine", "Identity"]
@@ -81,6 +81,7 @@ class BlobCheckpointEngine:
         self._restorer = Restorer(store, tiers, identity, collective, clock, warm_start=warm_start)
         self._conductor = ThreadPoolExecutor(1, thread_name_prefix="burst-checkpoint-order")
         self._copier = ThreadPoolExecutor(1, thread_name_prefix="burst-checkpoint-copy")
+        self._partition = Partition(collective)
         self._writers = Writers()
         self._gates = Gates()
         self._layout: tuple[tuple[Part, ...], Layout] | None = None
@@ -161,8 +162,8 @@ class BlobCheckpointEngine:
         id, held_back = on_all_ranks(self._collective, act)[0]
         shared, own = halves
         alike = shards.owned_by(request.optimizers, shared)
-        chunks = shards.divide(shared, self._collective, alike)
-        parts = parts_of(shared, chunks, own, steady_parts(shared, request.optimizers))
+        steady = steady_parts(shared, request.optimizers)
+        parts = self._partition.parts_of(shared, own, alike, steady)
         return _Taken(id, held_back, shared, own, alike, parts)
 
     def _still_held_back(self) -> bool:
@@ -279,10 +280,9 @@ class _Taken:
     parts: Parts
 
     def later(self, lazy: bool) -> set[int]:
-        """The parts that may be copied while training goes on: what optimizers step, but for
-        counters, which are cheap to copy at once and which some of them change elsewhere."""
-        chunks = enumerate(self.parts.shared) if lazy else ()
-        return {n for n, chunk in chunks if chunk.tensor in self.alike and chunk.data.numel() > 1}
+        """The parts that may be copied while training goes on: what only optimizers step."""
+        boxes = enumerate(self.parts.boxes) if lazy else ()
+        return {number for number, (tensor, _, _) in boxes if tensor in self.alike}
 
 
 def _not_saved(request: SaveRequest, why: str) -> str:

@@ -76,5 +76,5 @@ def steady_parts(
     return frozenset(
         index
         for index, item in enumerate(shared.tensors)
-        if item.section.startswith("models") and local_of(item.tensor).data_ptr() not in trained
+        if item.address not in trained and item.section.startswith("models")
     )

@@ -79,6 +79,8 @@ def divide(
     Raises:
         BurstError: if a DTensor cannot be written, naming it.
     """
+    if collective.size == 1 and not any(is_sharded(item.tensor) for item in encoded.tensors):
+        return undivided(encoded)
     if collective.size == 1:
         plan = _plan_alone(_structure(encoded, ()))
     else:
@@ -109,14 +111,13 @@ def undivided(encoded: Encoded) -> tuple[Chunk, ...]:
 def owned_by(optimizers: Sequence[torch.optim.Optimizer], encoded: Encoded) -> frozenset[int]:
     """Indices of the tensors that are parameters or states of these optimizers: those that are
     alike on every rank of DDP, and that change in `step` alone."""
-    owned = {
-        _memory(tensor)
-        for optimizer in optimizers
-        for tensor in _tensors((optimizer.param_groups, list(optimizer.state.values())))
-    }
-    return frozenset(
-        index for index, item in enumerate(encoded.tensors) if _memory(item.tensor) in owned
-    )
+    owned: set[int] = set()
+    for optimizer in optimizers:
+        for group in optimizer.param_groups:
+            _add_addresses(group, owned)
+        for values in optimizer.state.values():
+            _add_addresses(values, owned)
+    return frozenset(i for i, item in enumerate(encoded.tensors) if item.address in owned)
 
 
 def agree(encoded: Encoded, collective: Collective, alike: Collection[int] = frozenset()) -> None:
@@ -160,21 +161,18 @@ def _text(row: _Row) -> str:
     return _layout(row).text if row.spread else ""
 
 
-def _memory(tensor: torch.Tensor) -> Any:
-    local = local_of(tensor)
-    return (local.device, local.data_ptr()) if local.numel() else None
-
-
-def _tensors(node: Any) -> Iterator[torch.Tensor]:
+def _add_addresses(node: Any, found: set[int]) -> None:
+    """Note where the tensors beneath `node` lie on this rank."""
     if isinstance(node, torch.Tensor):
-        if node.numel():
-            yield node
+        local = local_of(node)
+        if local.numel():
+            found.add(local.data_ptr())
     elif isinstance(node, dict):
         for item in node.values():
-            yield from _tensors(item)
+            _add_addresses(item, found)
     elif isinstance(node, list | tuple):
         for item in node:
-            yield from _tensors(item)
+            _add_addresses(item, found)
 
 
 # --- planning ----------------------------------------------------------------------------------

@@ -16,6 +16,7 @@ import ctypes
 import threading
 from collections.abc import Callable, Collection, Iterator, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 
 import torch
 
@@ -25,7 +26,7 @@ from burst.harness.checkpoints.packs import Image, Piece
 from burst.harness.checkpoints.values import carrier_of
 
 _STAGE_BYTES = 64 * 1024
-"""What is copied at once and is no larger waits beside the arena until its region is free."""
+"""A file that cannot wait and is no larger is put beside the arena until its region is free."""
 
 
 class Torn(BurstError):
@@ -38,6 +39,15 @@ class Layout:
 
     images: tuple[Image, ...]
     arena: Arena
+
+    @cached_property
+    def where(self) -> dict[int, list[tuple[int, Piece, int]]]:
+        """By part: the regions that its pieces lie in, and where they begin there."""
+        found: dict[int, list[tuple[int, Piece, int]]] = {}
+        for number, image in enumerate(self.images):
+            for piece, at in image.places:
+                found.setdefault(piece.part, []).append((number, piece, at))
+        return found
 
 
 class Snapshot:
@@ -61,11 +71,9 @@ class Snapshot:
         self._filled = filled
         self._versions = {part: _version(sources[part]) for part in later}
         self._staged: dict[tuple[int, int], torch.Tensor] = {}
-        urgent: list[int] = []
-        rest: list[int] = []
-        for number, image in enumerate(layout.images):
-            (urgent if self._is_urgent(number, image) else rest).append(number)
-        self._order = [*urgent, *rest]
+        urgent = self._take_aside()
+        rest = [number for number in range(len(layout.images)) if number not in urgent]
+        self._order = [*sorted(urgent), *rest]
         self._urgent = len(urgent)
         self._next = 0
         self._left = {*self._order}
@@ -126,20 +134,26 @@ class Snapshot:
         if self._error is not None:
             raise self._error
 
-    def _is_urgent(self, number: int, image: Image) -> bool:
-        """Whether this region must be copied before training goes on. What is small, or shares a
-        region with what can wait, is taken aside instead: its region may still be in use by the
-        save before."""
-        now = [(piece, at) for piece, at in image.places if piece.part not in self._versions]
-        sizes = [self._sources[piece.part].nbytes for piece, _ in now]
-        if len(now) == len(image.places) and sum(sizes) > _STAGE_BYTES:
-            return True
-        for piece, at in now:
-            if piece.start < piece.stop:
-                self._staged[number, at] = _plain(
-                    _elements(self._sources[piece.part], piece)
-                ).clone()
-        return False
+    def _take_aside(self) -> set[int]:
+        """Take what cannot wait and is small, or shares a region with what can: its region may
+        still be in use by the save before. Returns the other regions that cannot wait."""
+        now: dict[int, list[tuple[Piece, int]]] = {}
+        for part, places in self._layout.where.items():
+            if part not in self._versions:
+                for number, piece, at in places:
+                    now.setdefault(number, []).append((piece, at))
+        urgent = set()
+        with torch.no_grad():
+            for number, pieces in now.items():
+                image = self._layout.images[number]
+                if len(pieces) == len(image.places) and image.size > _STAGE_BYTES:
+                    urgent.add(number)
+                    continue
+                for piece, at in pieces:
+                    if piece.start < piece.stop:
+                        source = _elements(self._sources[piece.part], piece)
+                        self._staged[number, at] = _plain(source).clone()
+        return urgent
 
     def _copy(self, number: int) -> None:
         arena = self._layout.arena

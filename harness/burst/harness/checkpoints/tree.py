@@ -14,11 +14,12 @@ here is refused by its place in the tree; `register_state_type` teaches it.
 from __future__ import annotations
 
 import base64
+import copy
 import struct
 from collections import Counter, OrderedDict, defaultdict, deque
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
-from typing import Any, TypeVar
+from typing import Any, NamedTuple, TypeVar
 
 import numpy as np
 import torch
@@ -37,17 +38,22 @@ _INLINE_BYTES = 1024
 _FACTORIES: dict[str, Any] = {
     f.__name__: f for f in (dict, list, set, tuple, int, float, str, bool)
 }
+_ALL_STR = frozenset((str,))
+_MOST_LABELS = 200_000
+_kept_metadata: dict[Path, tuple[Any, Json]] = {}
+_kept_labels: dict[Path, tuple[str, str]] = {}
 _KEYS = (str, int, float, bool, bytes, tuple, type(None))
 
 
-@dataclass(frozen=True)
-class NamedTensor:
+class NamedTensor(NamedTuple):
     """A tensor of a tree, live, and its place there as a name."""
 
     name: str
     section: str
     """The part of the tree it belongs to, such as `models.0`; files do not cross sections."""
     tensor: torch.Tensor
+    address: int
+    """Of this rank's memory of it; 0 if it has none."""
 
 
 @dataclass
@@ -108,7 +114,7 @@ class _Encoder:
     def __init__(self, out: Encoded) -> None:
         self.out = out
         self._indices: dict[Any, int] = {}
-        self._names: Counter[str] = Counter()
+        self._names: dict[str, int] = {}
         self._open: set[int] = set()
 
     def node(self, value: Any, path: Path) -> Json:
@@ -119,11 +125,11 @@ class _Encoder:
         if kind in (bytes, bytearray):
             return self._bytes(value, path)
         if kind in (torch.Tensor, torch.nn.Parameter):
-            return self._tensor(value, path)
+            return self.tensor(value, path)
         if kind is np.ndarray:
             return self._array(value, path)
         if is_sharded(value):
-            return self._tensor(value, path)
+            return self.tensor(value, path)
         if isinstance(value, np.generic):
             return _mark("scalar", *self._checked(values.pack_scalar, value, path))
         return self._nested(value, path)
@@ -148,9 +154,13 @@ class _Encoder:
     def items(self, value: Any, path: Path) -> list[Json]:
         pairs = []
         for key, item in value.items():
-            if type(key) not in _KEYS:
+            kind = type(key)
+            if kind not in _KEYS:
                 raise self._refusal(key, path, "it is a key of a dict, and not str or int")
-            pairs.append([self.node(key, path), self.node(item, (*path, key))])
+            name = key if kind is str else self.node(key, path)
+            usual = type(item) is torch.Tensor
+            inner = (*path, key)
+            pairs.append([name, self.tensor(item, inner) if usual else self.node(item, inner)])
         return pairs
 
     def elements(self, value: Any, path: Path) -> list[Json]:
@@ -173,26 +183,29 @@ class _Encoder:
         tensor, facts = self._checked(values.pack_array, value, path)
         return _mark("array", self._add(tensor, path), *facts)
 
-    def _tensor(self, value: torch.Tensor, path: Path) -> Json:
-        self._checked(values.check_tensor, value, path)
-        plain = type(value) in (torch.Tensor, torch.nn.Parameter)
-        tensor = value.detach() if plain else value  # to detach a DTensor takes 50 us
-        tie = values.memory_of(tensor if plain else local_of(value))
+    def tensor(self, value: torch.Tensor, path: Path) -> Json:
+        kind = type(value)
+        local = value if kind is torch.Tensor or kind is torch.nn.Parameter else local_of(value)
+        tie = values.memory_of(local) if values.is_simple(local) else None
+        if tie is None:  # it has no memory, or is none of the usual tensors
+            self._checked(values.check_tensor, value, path)
+            tie = values.memory_of(local)
         index = self._indices.get(tie) if tie else None
         if index is None:
-            index = self._add(tensor, path)
+            address = tie[0] if tie else 0
+            # To detach a DTensor takes 50 us, and nothing here needs it.
+            index = self._add(value.detach() if local is value else value, path, address)
             if tie:
                 self._indices[tie] = index
         grad = value.requires_grad and value.is_leaf
-        return _mark("parameter" if type(value) is torch.nn.Parameter else "tensor", index, grad)
+        return {"$": ["parameter" if kind is torch.nn.Parameter else "tensor", index, grad]}
 
-    def _add(self, tensor: torch.Tensor, path: Path) -> int:
-        name = ".".join(str(part) for part in path) or "value"
-        self._names[name] += 1
-        if self._names[name] > 1:
-            name = f"{name}#{self._names[name]}"
-        section = ".".join(str(part) for part in path[: 1 + _lists(path)]) if path[1:] else ""
-        self.out.tensors.append(NamedTensor(name, section, tensor))
+    def _add(self, tensor: torch.Tensor, path: Path, address: int = 0) -> int:
+        name, section = _labels(path)
+        count = self._names[name] = self._names.get(name, 0) + 1
+        if count > 1:
+            name = f"{name}#{count}"
+        self.out.tensors.append(NamedTensor(name, section, tensor, address))
         return len(self.out.tensors) - 1
 
     def _checked(self, act: Callable[[Any], Any], value: Any, path: Path) -> Any:
@@ -255,15 +268,30 @@ def _encode_complex(value: complex) -> Json:
 
 
 def _encode_dict(encoder: _Encoder, value: dict[Any, Any], path: Path) -> Json:
-    if "$" not in value and all(type(key) is str for key in value):
-        return {key: encoder.node(item, (*path, key)) for key, item in value.items()}
-    return _mark("dict", encoder.items(value, path))
+    if "$" in value or not _ALL_STR.issuperset(map(type, value)):
+        return _mark("dict", encoder.items(value, path))
+    node, tensor = encoder.node, encoder.tensor
+    return {
+        key: tensor(item, (*path, key)) if type(item) is torch.Tensor else node(item, (*path, key))
+        for key, item in value.items()
+    }
 
 
 def _encode_ordered(encoder: _Encoder, value: OrderedDict[Any, Any], path: Path) -> Json:
     # `state_dict` keeps the versions of the modules in an attribute of the dict that it returns.
-    metadata = encoder.node(getattr(value, "_metadata", None), (*path, "_metadata"))
-    return _mark("ordered", encoder.items(value, path), metadata)
+    return _mark("ordered", encoder.items(value, path), _metadata_of(encoder, value, path))
+
+
+def _metadata_of(encoder: _Encoder, value: OrderedDict[Any, Any], path: Path) -> Json:
+    """What `value` says of its modules; kept, because it is long and stays as it is."""
+    metadata = getattr(value, "_metadata", None)
+    before, encoded = _kept_metadata.get(path, (None, None))
+    if before is None or before != metadata:
+        tensors = len(encoder.out.tensors)
+        encoded = encoder.node(metadata, (*path, "_metadata"))
+        if metadata and tensors == len(encoder.out.tensors):
+            _kept_metadata[path] = copy.deepcopy(metadata), encoded
+    return encoded
 
 
 def _decode_ordered(tensors: Sequence[torch.Tensor], items: Json, metadata: Json) -> Any:
@@ -292,6 +320,18 @@ def _decode_parameter(tensors: Sequence[torch.Tensor], index: int, grad: bool) -
 
 def _pairs(tensors: Sequence[torch.Tensor], items: Json) -> list[tuple[Any, Any]]:
     return [(decode(key, tensors), decode(item, tensors)) for key, item in items]
+
+
+def _labels(path: Path) -> tuple[str, str]:
+    """The name of a tensor at this place, and its section. Kept, because every save asks anew."""
+    found = _kept_labels.get(path)
+    if found is None:
+        name = ".".join(map(str, path)) or "value"
+        section = ".".join(map(str, path[: 1 + _lists(path)])) if path[1:] else ""
+        if len(_kept_labels) >= _MOST_LABELS:
+            _kept_labels.clear()
+        found = _kept_labels[path] = name, section
+    return found
 
 
 def _lists(path: Path) -> bool:

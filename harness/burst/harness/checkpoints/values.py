@@ -58,14 +58,19 @@ def check_tensor(tensor: torch.Tensor) -> None:
         raise Unrepresentable(f"its dtype is {tensor.dtype}")
 
 
-def memory_of(tensor: torch.Tensor) -> Any:
-    """What two tensors have equal if they are the same view of the same memory; None if the
-    tensor has no memory."""
-    if tensor.numel() == 0:
+def is_simple(tensor: torch.Tensor) -> bool:
+    """Whether it can be stored without a closer look."""
+    return tensor.layout is torch.strided and tensor.dtype in _NAMES and not tensor.is_meta
+
+
+def memory_of(tensor: torch.Tensor) -> tuple[Any, ...] | None:
+    """What two tensors have equal if they are the same view of the same memory, its address first;
+    None if the tensor has no memory."""
+    address = tensor.data_ptr()
+    if address == 0 or tensor.numel() == 0:
         return None
     bits = (tensor.is_conj(), tensor.is_neg())
-    place = (tensor.device, tensor.data_ptr(), tensor.dtype)
-    return (*place, tuple(tensor.shape), tensor.stride(), *bits)
+    return (address, tensor.device, tensor.dtype, tensor.shape, tensor.stride(), *bits)
 
 
 def stride_of(tensor: torch.Tensor) -> tuple[int, ...] | None:

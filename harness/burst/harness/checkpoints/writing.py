@@ -1,8 +1,8 @@
 """The files of one rank's part of a state, from tensors to durable blobs.
 
-`Parts` lists what this rank writes, in the order of the layout: its chunks of the shared half,
-then its own half. `Writing` hashes and writes each region of a snapshot as soon as it is filled, a
-few at a time, and gives the region back.
+`Partition` says what this rank writes: its chunks of the shared half, then its own half.
+`Writing` hashes and writes each region of a snapshot as soon as it is filled, a few at a time, and
+gives the region back.
 """
 
 from __future__ import annotations
@@ -10,9 +10,9 @@ from __future__ import annotations
 import hashlib
 import os
 import threading
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import torch
@@ -21,11 +21,12 @@ from burst.core.blobs.port import Batch, Blobs
 from burst.core.checkpoints.lend import Known
 from burst.core.checkpoints.manifest import FileEntry
 from burst.core.checkpoints.state_file import StateFile, TensorRef
-from burst.harness.checkpoints import packs, tree
+from burst.harness.checkpoints import packs, shards, tree
 from burst.harness.checkpoints.arena import Arena
 from burst.harness.checkpoints.shards import Chunk, undivided
 from burst.harness.checkpoints.snapshot import Layout
 from burst.harness.checkpoints.values import name_of, stride_of
+from burst.harness.collective import Collective
 
 THREADS = 4
 """Two hash while two write: more keep neither processor nor disk busier."""
@@ -35,6 +36,10 @@ Place = tuple[str, str, int]
 """Of a piece: the SHA-256 of its file, its name there, and its first element in its chunk."""
 
 
+Box = tuple[int, tuple[int, ...], tuple[int, ...]]
+"""A chunk of the shared half without its data: the tensor's index, offsets and sizes."""
+
+
 @dataclass(frozen=True)
 class Parts:
     """What one rank writes of a state."""
@@ -42,12 +47,63 @@ class Parts:
     parts: tuple[packs.Part, ...]
     sources: tuple[torch.Tensor, ...]
     """By part, its live memory."""
-    shared: tuple[Chunk, ...]
+    boxes: tuple[Box, ...]
     """The chunks that the first parts are; the rest are the tensors of the own half."""
 
 
-def parts_of(
+class Partition:
+    """Divides states into parts. It keeps the last answer, since states hardly ever change their
+    structure, and asking whether they did is what a save has time for."""
+
+    def __init__(self, collective: Collective) -> None:
+        self._collective = collective
+        self._structure: Any = None
+        self._kept = Parts((), (), ())
+
+    def parts_of(
+        self,
+        shared: tree.Encoded,
+        own: tree.Encoded,
+        alike: frozenset[int],
+        steady: frozenset[int],
+    ) -> Parts:
+        """
+        Args:
+            alike: indices of the tensors of the shared half that all ranks hold alike.
+            steady: indices of those that are expected to stay as they are.
+
+        Raises:
+            BurstError: if something cannot be divided, naming it.
+        """
+        structure = (_structure(shared), _structure(own), alike, steady)
+        known = structure == self._structure
+        if known and self._collective.size == 1 and not _sharded(shared):
+            items = (*shared.tensors, *own.tensors)
+            return replace(self._kept, sources=tuple(item.tensor for item in items))
+        chunks = shards.divide(shared, self._collective, alike)
+        sources = [chunk.data for chunk in chunks]
+        sources += [chunk.data for chunk in shards.undivided(own)]
+        if not known:
+            parts = tuple(_parts(shared, chunks, own, steady))
+            boxes = tuple((chunk.tensor, chunk.offsets, chunk.sizes) for chunk in chunks)
+            self._kept = Parts(parts, (), boxes)
+            self._structure = structure
+        return replace(self._kept, sources=tuple(sources))
+
+
+def _structure(half: tree.Encoded) -> list[tuple[Any, ...]]:
+    return [(item[0], item[2].dtype, item[2].shape) for item in half.tensors]
+
+
+def _sharded(half: tree.Encoded) -> bool:
+    return any(shards.is_sharded(item.tensor) for item in half.tensors)
+
+
+def _parts(
     shared: tree.Encoded, chunks: Sequence[Chunk], own: tree.Encoded, steady: Collection[int]
+<<<<<<< HEAD
+) -> Iterator[packs.Part]:
+=======
 ) -> Parts:
     """
     Args:
@@ -58,15 +114,22 @@ def parts_of(
     """
     alone = undivided(own)
     found = []
+>>>>>>> main
     for chunk in chunks:
         item = shared.tensors[chunk.tensor]
         whole = chunk.sizes == tuple(item.tensor.shape)
         name = item.name if whole else f"{item.name}@{','.join(map(str, chunk.offsets))}"
+<<<<<<< HEAD
+        yield _part(name, item.section, chunk.data, chunk.tensor in steady)
+    for item in own.tensors:
+        yield _part(item.name, f"own {item.section}", item.tensor, False)
+=======
         found.append(_part(name, item.section, chunk.data, chunk.tensor in steady))
     for item, chunk in zip(own.tensors, alone, strict=True):
         found.append(_part(item.name, f"own {item.section}", chunk.data, False))
     sources = tuple(chunk.data for chunk in (*chunks, *alone))
     return Parts(tuple(found), sources, tuple(chunks))
+>>>>>>> main
 
 
 def _part(name: str, section: str, data: torch.Tensor, steady: bool) -> packs.Part:
