@@ -23,7 +23,7 @@ from burst.core.checkpoints.manifest import FileEntry
 from burst.core.checkpoints.state_file import StateFile, TensorRef
 from burst.harness.checkpoints import packs, shards, tree
 from burst.harness.checkpoints.arena import Arena
-from burst.harness.checkpoints.shards import Chunk, undivided
+from burst.harness.checkpoints.shards import Chunk
 from burst.harness.checkpoints.snapshot import Layout
 from burst.harness.checkpoints.values import name_of, stride_of
 from burst.harness.collective import Collective
@@ -101,35 +101,14 @@ def _sharded(half: tree.Encoded) -> bool:
 
 def _parts(
     shared: tree.Encoded, chunks: Sequence[Chunk], own: tree.Encoded, steady: Collection[int]
-<<<<<<< HEAD
 ) -> Iterator[packs.Part]:
-=======
-) -> Parts:
-    """
-    Args:
-        steady: indices of tensors of the shared half that are expected to stay as they are.
-
-    Raises:
-        BurstError: if the own half holds a tensor that is spread over ranks, naming it.
-    """
-    alone = undivided(own)
-    found = []
->>>>>>> main
     for chunk in chunks:
         item = shared.tensors[chunk.tensor]
         whole = chunk.sizes == tuple(item.tensor.shape)
         name = item.name if whole else f"{item.name}@{','.join(map(str, chunk.offsets))}"
-<<<<<<< HEAD
         yield _part(name, item.section, chunk.data, chunk.tensor in steady)
     for item in own.tensors:
         yield _part(item.name, f"own {item.section}", item.tensor, False)
-=======
-        found.append(_part(name, item.section, chunk.data, chunk.tensor in steady))
-    for item, chunk in zip(own.tensors, alone, strict=True):
-        found.append(_part(item.name, f"own {item.section}", chunk.data, False))
-    sources = tuple(chunk.data for chunk in (*chunks, *alone))
-    return Parts(tuple(found), sources, tuple(chunks))
->>>>>>> main
 
 
 def _part(name: str, section: str, data: torch.Tensor, steady: bool) -> packs.Part:
