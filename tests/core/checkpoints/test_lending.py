@@ -380,5 +380,5 @@ class Store(RuleBasedStateMachine):
 
 def test_any_history_of_trials_keeps_what_is_needed_and_nothing_else() -> None:
     run_state_machine_as_test(
-        Store, settings=settings(max_examples=20, stateful_step_count=40, deadline=None)
+        Store, settings=settings(max_examples=60, stateful_step_count=40, deadline=None)
     )
