@@ -12,6 +12,12 @@ import pytest
 import torch
 from hypothesis import given
 from hypothesis import strategies as st
+from torch.distributed.checkpoint.metadata import (
+    ChunkStorageMetadata,
+    TensorProperties,
+    TensorStorageMetadata,
+)
+from torch.distributed.checkpoint.planner_helpers import create_read_items_for_chunk_list
 from torch.distributed.tensor import DTensor, Partial, Replicate, Shard
 from torch.distributed.tensor.placement_types import _StridedShard
 
@@ -20,6 +26,7 @@ from burst.core.checkpoints.state_file import TensorRef
 from burst.core.errors import BurstError
 from burst.harness.checkpoints import shards, shards_save, tree
 from burst.harness.checkpoints.shards_boxes import blocks, overlap, rows, within
+from burst.harness.checkpoints.shards_layout import box_of
 from burst.harness.collective import Solo
 from tests.harness.checkpoints.shard_support import (
     PLACEMENTS,
@@ -315,6 +322,43 @@ def test_any_shards_and_copies_are_written_once_and_restored_into_any_others(
             back = folder.load({"w": live})
             assert back["w"] is live
             assert torch.equal(shards.local_of(live), shards.local_of(expected))
+
+
+@given(st.data(), st.integers(1, 9), st.integers(1, 5))
+def test_boxes_and_reads_are_those_of_torchs_own_planner(
+    data: st.DataObject, height: int, width: int
+) -> None:
+    tensor = torch.arange(float(height * width)).reshape(height, width)
+    (mesh, placements), cuts = data.draw(layouts()), data.draw(st.integers(1, 4))
+    saved_boxes = list(rows(whole((height, width)), cuts))
+    ref = TensorRef(
+        name="t",
+        dtype="float32",
+        shape=(height, width),
+        pieces=tuple((place, "t", 0) for place in range(len(saved_boxes))),
+        boxes=tuple(saved_boxes),
+    )
+    chunks = [ChunkStorageMetadata(torch.Size(a), torch.Size(n)) for a, n in saved_boxes]
+    properties = TensorProperties(dtype=torch.float32)
+    metadata = TensorStorageMetadata(properties, torch.Size((height, width)), chunks)
+    for rank in range(math.prod(mesh)):
+        with world(rank, math.prod(mesh)):
+            target = spread_out(tensor, mesh_of(mesh), placements)
+            (theirs,) = target.__create_chunk_list__()
+            ours = box_of(target)
+            if ours is None:
+                assert not math.prod(theirs.sizes)
+                assert shards.wanted(ref, target) == []
+                continue
+            assert ours == (tuple(theirs.offsets), tuple(theirs.sizes))
+            planned = {
+                (item.storage_index.index, *map(tuple, (item.storage_offsets, item.dest_offsets)))
+                for item in create_read_items_for_chunk_list("t", metadata, [theirs])
+            }
+            moves = [
+                (read.file, move) for read in shards.wanted(ref, target) for move in read.moves
+            ]
+            assert {(file, move.source, move.target) for file, move in moves} == planned
 
 
 @st.composite
