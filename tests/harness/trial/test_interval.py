@@ -253,3 +253,15 @@ def test_no_checkpoint_is_expected_sooner_than_a_step_and_twice_the_time_it_take
     assert schedule.expected() == 30.0
     schedule.saved(1, 300.0, 0.1, durable=40.0, saving=True)
     assert schedule.expected() == 80.0
+
+
+def test_several_ranks_that_agree_a_batch_later_save_once() -> None:
+    schedule = Schedule(Periods(checkpoint=Period(seconds=10.0)), target=None)
+    schedule.start(0.0)
+    on_its_way, saves = Wish.NOTHING, []
+    for second in range(1, 35):
+        agreed, on_its_way = on_its_way, schedule.overdue(float(second), 0.0)
+        if agreed & Wish.CHECKPOINT:
+            saves.append(second)
+            schedule.saved(second, float(second), 0.1, durable=0.1, saving=False)
+    assert saves == [11, 22, 33]

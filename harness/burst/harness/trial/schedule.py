@@ -44,6 +44,8 @@ class Schedule:
     _marks: dict[Wish, float] = field(default_factory=dict)
     """When each wish of the clock was last fulfilled."""
     _every: dict[Wish, float] = field(default_factory=dict)
+    _asked: Wish = Wish.NOTHING
+    """What was told to be overdue, and is not done yet."""
     _fresh: bool = False
     """Whether nothing of the trial is saved yet."""
     _counted: tuple[int, float] | None = None
@@ -87,16 +89,19 @@ class Schedule:
         self.pace.start(now)
 
     def overdue(self, now: float, trained: float) -> Wish:
-        """What the clock makes due at `now`, after `trained` seconds of training."""
+        """What the clock makes due at `now`, after `trained` seconds of training. It is told once
+        until it is done: several ranks agree a batch later, when a second wish is on its way."""
         wish = Wish.NOTHING
         for what, interval in self._every.items():
-            if now - self._marks[what] >= interval:
+            if now - self._marks[what] >= interval and not self._asked & what:
                 wish |= what
+        self._asked |= wish
         if self.seconds is not None and trained >= self.seconds:
             wish |= Wish.END
         return wish
 
     def did(self, what: Wish, now: float) -> None:
+        self._asked &= ~what
         for each in self._marks:
             if each & what:
                 self._marks[each] = now
