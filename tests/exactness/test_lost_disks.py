@@ -1,0 +1,65 @@
+"""A run goes on exactly though the disk that its newest checkpoints lay on is gone."""
+
+from __future__ import annotations
+
+from contextlib import closing
+from pathlib import Path
+
+import pytest
+
+from burst.core.model import Allocation, Experiment, Trial
+from burst.core.workspace import open_workspace
+from tests.exactness.support import Bench, Ending
+
+LOSING = '''
+"""The interrupted trial on a node whose disk is lost with each kill."""
+
+import os, shutil
+from pathlib import Path
+
+from interrupted import Interrupted
+
+
+class Losing(Interrupted):
+    def train_batch(self, batch, epoch_idx, batch_idx):
+        if (Path(os.environ["INTERRUPTIONS"]) / f"kill-{batch_idx}").exists():
+            shutil.rmtree(Path(os.environ["DISK"]) / "checkpoints", ignore_errors=True)
+        return super().train_batch(batch, epoch_idx, batch_idx)
+'''
+SETTINGS = (
+    "entrypoint=losing:Losing",
+    "environment.variables.WORKERS=1",
+    "optimizations.aggregation_frequency=2",
+    "report_every=5ba",
+    "searcher.max_length=90ba",
+    "validate.every=45ba",
+    "checkpoints.every=10ba",
+)
+
+
+def _run(folder: Path, interruptions: list[str]) -> tuple[Ending, int]:
+    """How it ended, and at how many batches its last attempt began."""
+    folder.mkdir()
+    bench = Bench.of_example("digits", "DigitsTrial", folder)
+    (bench.code / "losing.py").write_text(LOSING)
+    tiers = (
+        f"[{{type: local, path: {folder}/disk, keep: 2}},"
+        f" {{type: shared_fs, path: {bench.home}/blobs, every: 30ba}}]"
+    )
+    disk = f"environment.variables.DISK={folder}/disk"
+    ending = bench.run([*SETTINGS, disk, f"checkpoints.storage={tiers}"], interruptions)
+    workspace = open_workspace(bench.environment, bench.code)
+    with closing(workspace.store):
+        (experiment,) = workspace.store.children(Experiment, "")
+        (trial,) = workspace.store.children(Trial, experiment.id)
+        attempts = workspace.store.children(Allocation, trial.id)
+    return ending, max(attempts, key=lambda attempt: attempt.attempt).restored_batches
+
+
+@pytest.mark.slow
+def test_killed_with_its_disk_three_times_a_run_ends_byte_identical(tmp_path: Path) -> None:
+    uninterrupted, _ = _run(tmp_path / "uninterrupted", [])
+    lost, began = _run(tmp_path / "lost", ["kill-17", "kill-41", "kill-77"])
+    assert 0 < began <= 45, "the checkpoints at 60 and 70 lay on the disk alone"
+    assert uninterrupted.validations
+    assert lost == uninterrupted
