@@ -99,3 +99,14 @@ def test_a_proof_is_shown_where_nodes_are_lost(shown: Burst) -> None:
     change(shown, unprovable="", proved="ckpt-1m3k9zq4w0b")
     assert "proved with ckpt-1m3k9zq4w0b" in shown("show", TRIAL).stdout
     assert shown.json("show", TRIAL)["proved"] == "ckpt-1m3k9zq4w0b"
+
+
+@pytest.mark.parametrize("name", ["checkpoint.late", "checkpoint.failed", "checkpoint.unprovable"])
+def test_whoever_follows_sees_an_alarm(name: str) -> None:
+    from burst.cli.following import Happening
+    from burst.cli.views.lines import happening
+
+    one = Happening("event", world.NOW, TRIAL, name, "it is\n late", {})
+    line = happening(one, world.RUNNING, "validation_loss")
+    assert line.plain.endswith("t0000  ✘ it is late")
+    assert any("red" in str(span.style) for span in line.spans)

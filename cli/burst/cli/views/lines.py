@@ -7,6 +7,8 @@ from rich.text import Text
 from burst.cli.following import Happening
 from burst.cli.views import text
 
+_ALARMS = ("checkpoint.late", "checkpoint.failed", "checkpoint.unprovable", "checkpoint.damaged")
+
 
 def happening(one: Happening, experiment: str, metric: str) -> Text:
     """`17:40:05  t0000  validation_loss 0.0931  accuracy 0.975  at batch 840`."""
@@ -22,6 +24,8 @@ def happening(one: Happening, experiment: str, metric: str) -> Text:
     state = one.name.rpartition(".")[2]
     if one.name.startswith(("trial.", "experiment.")) and text.is_state(state):
         line.append_text(text.state(state))
+    elif one.name in _ALARMS:
+        return line.append(f"✘ {text.one_line(one.text)}", style="red")
     else:
         return line.append(f"· {text.one_line(one.text) or one.name}")
     return line.append(f"  {text.one_line(one.text)}") if one.text else line
