@@ -75,6 +75,39 @@ def test_killed_at_any_step_what_the_manifest_names_is_there_and_nothing_piles_u
     assert killed > 25
 
 
+def broken_by_power_cuts(root: Path, make: Callable[[Plan], FaultyDisk]) -> list[str]:
+    """The steps of `save` at which losing power breaks its promise."""
+    broken = []
+    counting = Plan()
+    save(FolderBlobs(root / "counted", make(counting)))
+    for at, step in enumerate([*counting.steps, "after all"]):
+        plan, there = Plan(at), root / str(at)
+        disk = make(plan)
+        with dying():
+            save(FolderBlobs(there, disk))
+        disk.lose_power()
+        there.mkdir(exist_ok=True)
+        after = FolderBlobs(there)
+        names = after.get("a/manifest").split() if after.info("a/manifest") else []
+        held = [after.get(key) for key in (f"a/{n.decode()}" for n in names) if after.info(key)]
+        if held != [DATA] * len(names) or (step == "after all" and len(names) != 2):
+            broken.append(step)
+    return broken
+
+
+def test_power_lost_at_any_step_harms_nothing_that_is_durable(tmp_path: Path) -> None:
+    assert broken_by_power_cuts(tmp_path, FaultyDisk) == []
+
+
+@pytest.mark.parametrize("forgotten", ["sync", "sync_folder"])
+def test_power_cuts_tell_when_an_fsync_is_forgotten(tmp_path: Path, forgotten: str) -> None:
+    class Forgetful(FaultyDisk):
+        pass
+
+    setattr(Forgetful, forgotten, lambda *_: None)
+    assert broken_by_power_cuts(tmp_path, Forgetful)
+
+
 @pytest.mark.parametrize("how", [How.FAIL, How.LOST])
 def test_failed_at_any_step_the_next_attempt_works(tmp_path: Path, how: How) -> None:
     raised = 0

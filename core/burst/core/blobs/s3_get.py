@@ -12,7 +12,7 @@ from burst.core.blobs.s3_streams import Changed, Empty, Open, Stream
 from burst.core.blobs.s3_words import no_answer
 from burst.core.errors import StoreError
 
-_PART = 8 * 2**20
+_PART = 16 * 2**20
 _PARALLEL = 4
 
 

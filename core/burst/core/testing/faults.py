@@ -8,13 +8,15 @@ A run is done once to count its steps, then once more for each of them:
         assert restore(…)      # with FolderBlobs(root) as a new process has it
 
 A killed plan's objects do nothing any more, whichever thread calls, clean-up included: like those
-of a process that got SIGKILL. What it had open is closed and what it had locked is free.
+of a process that got SIGKILL. What it had open is closed and what it had locked is free. With
+`disk.lose_power()` after that, the machine went down with it.
 """
 
 from __future__ import annotations
 
 import errno
 import os
+import shutil
 import threading
 import weakref
 from collections.abc import Callable, Iterator
@@ -156,15 +158,22 @@ class FaultyDisk(Disk):
     def __init__(self, plan: Plan) -> None:
         self._plan = plan
         self._open: dict[int, Path] = {}
+        self._memory = _Memory()
         plan.at_kill(weakref.finalize(self, _close_all, self._open))
 
     def make_folder(self, path: Path) -> None:
-        self._step("mkdir", path, lambda: super(FaultyDisk, self).make_folder(path))
+        def act() -> None:
+            if not path.is_dir():
+                self._memory.made(path)
+            super(FaultyDisk, self).make_folder(path)
+
+        self._step("mkdir", path, act)
 
     def create(self, path: Path) -> int:
         def act() -> int:
             descriptor = super(FaultyDisk, self).create(path)
             self._open[descriptor] = path
+            self._memory.dirty.add(path)
             return descriptor
 
         return self._step("create", path, act)
@@ -183,8 +192,13 @@ class FaultyDisk(Disk):
         self._step("truncate", path, lambda: super(FaultyDisk, self).truncate(descriptor, size))
 
     def sync(self, descriptor: int) -> None:
-        path = self._open.get(descriptor)
-        self._step("fsync", path, lambda: super(FaultyDisk, self).sync(descriptor))
+        path = self._open[descriptor]
+
+        def act() -> None:
+            super(FaultyDisk, self).sync(descriptor)
+            self._memory.dirty.discard(path)
+
+        self._step("fsync", path, act)
 
     def close(self, descriptor: int) -> None:
         with self._plan.lock:
@@ -193,10 +207,19 @@ class FaultyDisk(Disk):
             super().close(descriptor)
 
     def rename(self, source: Path, target: Path) -> None:
-        self._step("rename", target, lambda: super(FaultyDisk, self).rename(source, target))
+        def act() -> None:
+            before = target.read_bytes() if target.exists() else None
+            super(FaultyDisk, self).rename(source, target)
+            self._memory.renamed(source, target, before)
+
+        self._step("rename", target, act)
 
     def sync_folder(self, path: Path) -> None:
-        self._step("fsync folder", path, lambda: super(FaultyDisk, self).sync_folder(path))
+        def act() -> None:
+            super(FaultyDisk, self).sync_folder(path)
+            self._memory.synced(path)
+
+        self._step("fsync folder", path, act)
 
     def remove(self, path: Path) -> None:
         self._step("unlink", path, lambda: super(FaultyDisk, self).remove(path))
@@ -218,6 +241,11 @@ class FaultyDisk(Disk):
                 self._open.pop(descriptor, None)
                 super().leave(folder, descriptor)
 
+    def lose_power(self) -> None:
+        """Undo what no fsync has made durable: names that a rename or a mkdir made are gone again,
+        replaced files are back, and files whose bytes were not fsynced are empty."""
+        self._memory.lose()
+
     def _step(
         self,
         name: str,
@@ -229,6 +257,41 @@ class FaultyDisk(Disk):
         with self._plan.lock:
             full = OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
             return self._plan.step(f"{name} {path}", act, error=full, half=half)
+
+
+class _Memory:
+    """What a file system has not put on its disk yet, at the worst."""
+
+    def __init__(self) -> None:
+        self.dirty: set[Path] = set()
+        """Files with bytes that were not fsynced."""
+        self._undo: list[tuple[Path, Callable[[], object]]] = []
+        """By the folder whose fsync makes it durable."""
+
+    def made(self, folder: Path) -> None:
+        self._undo.append((folder.parent, partial(shutil.rmtree, folder, ignore_errors=True)))
+
+    def renamed(self, source: Path, target: Path, before: bytes | None) -> None:
+        if source in self.dirty:
+            self.dirty.discard(source)
+            self.dirty.add(target)
+        if before is None:
+            undo: Callable[[], object] = partial(target.unlink, missing_ok=True)
+        else:
+            undo = partial(target.write_bytes, before)
+        self._undo.append((target.parent, undo))
+
+    def synced(self, folder: Path) -> None:
+        self._undo = [(where, undo) for where, undo in self._undo if where != folder]
+
+    def lose(self) -> None:
+        for path in self.dirty:
+            if path.exists():
+                os.truncate(path, 0)
+        for _, undo in reversed(self._undo):
+            undo()
+        self.dirty.clear()
+        self._undo.clear()
 
 
 def _close_all(descriptors: dict[int, Path]) -> None:

@@ -1,0 +1,103 @@
+"""Writers and removers of one folder, each between any two steps of another."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Callable
+from functools import partial
+from pathlib import Path
+
+import pytest
+
+from burst.core.blobs.disk import Disk
+from burst.core.blobs.folder import FolderBlobs
+from burst.core.testing.faults import FaultyDisk, Plan
+
+DATA = b"x" * 5000
+
+
+class Interrupted(Disk):
+    """A disk on which something else happens just before the step number `at`."""
+
+    def __init__(self, at: int, other: Callable[[], object]) -> None:
+        self._left = at
+        self._other = other
+
+    def _pass(self) -> None:
+        self._left -= 1
+        if self._left == -1:
+            self._other()
+
+
+def _interrupting(name: str) -> Callable[..., object]:
+    def step(self: Interrupted, *args: object, **kwargs: object) -> object:
+        self._pass()
+        return getattr(Disk, name)(self, *args, **kwargs)
+
+    return step
+
+
+STEPS = (
+    "make_folder", "create", "write", "truncate", "sync", "close", "rename", "sync_folder",
+    "remove", "remove_folder", "lock",
+)  # fmt: skip
+for _name in STEPS:
+    setattr(Interrupted, _name, _interrupting(_name))
+
+
+def put(blobs: FolderBlobs, key: str) -> None:
+    blobs.put(key, DATA)
+
+
+def batch(blobs: FolderBlobs, key: str) -> None:
+    several = blobs.batch()
+    several.put(key, DATA, hashlib.sha256(DATA).hexdigest())
+    several.finish()
+
+
+def delete(blobs: FolderBlobs, key: str) -> None:
+    blobs.put(key, DATA)
+    blobs.delete(key)
+
+
+ACTS: dict[str, Callable[[FolderBlobs, str], None]] = {
+    "put": put,
+    "batch": batch,
+    "put and delete": delete,
+}
+
+
+@pytest.mark.parametrize("inner", ACTS)
+@pytest.mark.parametrize("outer", ACTS)
+def test_one_comes_between_any_two_steps_of_another(
+    tmp_path: Path, outer: str, inner: str
+) -> None:
+    counting = Plan()
+    ACTS[outer](FolderBlobs(tmp_path / "counted", FaultyDisk(counting)), "a/b/outer")
+    for at in range(len(counting.steps) + 10):
+        root = tmp_path / str(at)
+        other = FolderBlobs(root)
+        disk = Interrupted(at, partial(ACTS[inner], other, "a/b/inner"))
+        blobs = FolderBlobs(root, disk)
+        ACTS[outer](blobs, "a/b/outer")
+        happened = disk._left < 0
+        expected = [
+            f"a/b/{who}"
+            for who, act in (("inner", inner if happened else ""), ("outer", outer))
+            if act in ("put", "batch")
+        ]
+        assert [info.key for info in blobs.list("")] == expected
+        assert all(blobs.get(key) == DATA for key in expected)
+        assert (root / "a").exists() == bool(expected), "empty folders go"
+
+
+def test_two_remove_the_last_two_blobs_of_a_folder_in_any_order(tmp_path: Path) -> None:
+    for at in range(6):
+        root = tmp_path / str(at)
+        other = FolderBlobs(root)
+        for key in ("a/b/1", "a/b/2"):
+            other.put(key, DATA)
+        disk = Interrupted(at, partial(other.delete, "a/b/2"))
+        FolderBlobs(root, disk).delete("a/b/1")
+        assert [info.key for info in other.list("")] == ([] if disk._left < 0 else ["a/b/2"])
+        assert (root / "a").exists() == (disk._left >= 0)
