@@ -121,12 +121,7 @@ class CoreContext:
         self.preempt = PreemptApi(self.should_stop)
         opened = None if link is None else lambda: open_engine(link, session)
         start = config.start if config else None
-        self.checkpoint = CheckpointApi(
-            session,
-            opened,
-            self.train.report_progress,
-            everything=start is not None and start.what == "everything",
-        )
+        self.checkpoint = CheckpointApi(session, opened, self.train.report_progress, start)
 
     @property
     def distributed(self) -> DistributedContext:

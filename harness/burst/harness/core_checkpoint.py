@@ -8,6 +8,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
+from burst.core.config.experiment import WarmStart
 from burst.core.errors import BurstError, UsageError
 from burst.core.model import Lengths
 from burst.harness.checkpoints.port import CheckpointEngine, Restored
@@ -77,17 +78,17 @@ class CheckpointApi:
         session: Session,
         open_engine: Callable[[], CheckpointEngine] | None,
         report_progress: Callable[[int], None],
-        *,
-        everything: bool = False,
+        start: WarmStart | None = None,
     ) -> None:
-        """`everything`: whether a start from another trial's checkpoint continues that trial."""
+        """`start`: what to take of another trial's checkpoint, where the engine gives one."""
         self.saved_at: int | None = None
         """Batches at the last checkpoint that was saved or restored."""
         self._session = session
         self._open = open_engine
         self._engine: CheckpointEngine | None = None
         self._progress = report_progress
-        self._everything = everything
+        self._start = start
+        self._asked = False
         self._usual = Usual(session.clock)
         session.progress.training_since = session.clock.now()
         session.progress.checkpoint_interval = self._usual
@@ -140,12 +141,13 @@ class CheckpointApi:
         if self._open is None:
             return None
         engine = self._get()
+        self._asked = True
         found = engine.restore()
         for problem in engine.poll():
             self._session.say(f"Warning: {problem}")
         if found is None:
             return None
-        if found.warm and not self._everything:
+        if found.warm and not (self._start and self._start.what == "everything"):
             text = f"starts from checkpoint {found.checkpoint}"
             self._session.tell("trial.warm_start", text, checkpoint=found.checkpoint)
             return Saved(found, 0, weights=True)
@@ -200,6 +202,12 @@ class CheckpointApi:
             yield Path(folder)
 
     def close(self) -> None:
+        if self._start is not None and not self._asked:
+            self._session.warn(
+                "trial.warm_start",
+                f"this script did not start from {self._start.checkpoint}, as it never calls "
+                "context.checkpoint.restore()",
+            )
         if self._engine is not None:
             self._engine.close()
 

@@ -103,11 +103,12 @@ class Bench:
         session = open_session(link, DistributedContext(Place()), grace=60.0)
         self.session: Session = session
         context = CoreContext(session, link, None, {}, None)
+        what = WarmStart(checkpoint=start, what="everything" if everything else "weights")
         made = CheckpointApi(
             session,
             lambda: open_engine(link, session),
             context.train.report_progress,
-            everything=everything,
+            what if start else None,
         )
         return made
 

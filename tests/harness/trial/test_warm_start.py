@@ -265,3 +265,16 @@ def test_a_script_names_the_model_it_wants_where_there_are_several(place: Bench)
     found.load_weights(live, name="nets.d")
     assert torch.equal(live.weight, two.weight)
     reader.close()
+
+
+def test_a_script_that_never_asks_for_its_start_is_told(place: Bench) -> None:
+    writer = place.core(SOURCE)
+    writer.save({"w": torch.ones(3)}, batches=1)
+    writer.close()
+    reader = place.core(TARGET, place.newest(SOURCE).id)
+    reader.close()
+    assert place.session.flush(60)
+    assert place.events() == [
+        f"this script did not start from {place.newest(SOURCE).id}, as it never calls "
+        "context.checkpoint.restore()"
+    ]
