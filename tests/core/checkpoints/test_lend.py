@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 from hashlib import sha256
+from pathlib import Path
 from typing import Any, cast
 
 import pytest
 
+from burst.core.blobs import open_blobs
 from burst.core.blobs.port import Blobs
 from burst.core.checkpoints.evict import evict
 from burst.core.checkpoints.lend import (
@@ -24,7 +26,7 @@ from burst.core.errors import Fenced
 from burst.core.model import Checkpoint, Copy, Family
 from burst.core.store import update
 from burst.core.store.port import Fence, Store
-from tests.core.checkpoints.interleaving import FAMILY, NODE, Process, World
+from tests.core.checkpoints.interleaving import FAMILY, NODE, Blobbery, Process, World
 
 FROZEN = b"frozen weights"
 
@@ -110,6 +112,20 @@ def test_only_what_the_same_tier_holds_is_lent() -> None:
     )
     elsewhere = known_files(fast, world.store, second, families=[FAMILY], node="node-2", worth=0)
     assert elsewhere == {}
+
+
+def test_on_another_node_its_own_files_are_known_from_the_tier_that_outlives_nodes(
+    tmp_path: Path,
+) -> None:
+    world = World()
+    trial = world.add_trial()
+    shared = open_blobs(f"file://{tmp_path / 'shared'}")
+    world.slow = cast(Blobbery, shared)
+    world.saver(trial, [b"1", FROZEN]).run()
+    found = known_files(
+        cast(Blobs, world.fast), world.store, trial, families=[FAMILY], node=NODE, worth=0
+    )
+    assert found.keys() == {digest(b"1"), digest(FROZEN)}
 
 
 def test_a_checkpoint_without_copies_is_held_where_it_says() -> None:

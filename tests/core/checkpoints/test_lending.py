@@ -333,11 +333,8 @@ class Store(RuleBasedStateMachine):
     @rule(target=processes, number=st.integers(0, 3), calls=st.integers(0, 40))
     def make_room(self, number: int, calls: int) -> Process:
         trial = self._trial(number)
-        if trial in self.saving:  # the trial does it itself, between its saves
-            self.saving.pop(trial).run()
         mine = [each.id for each in self.world.records() if each.trial == trial]
-        process = self.saving[trial] = self.world.evictor(trial, mine[:-1])
-        return self._begin(process, calls)
+        return self._begin(self.world.evictor(trial, mine[:-1]), calls)
 
     @rule(number=st.integers(0, 3))
     def end(self, number: int) -> None:

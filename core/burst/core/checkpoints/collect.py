@@ -55,7 +55,7 @@ class Reach:
 
     def of(self, records: Iterable[Checkpoint]) -> list[Blobs]:
         """The tiers that hold checkpoints, each once, but for the disks of other nodes."""
-        urls = [copy.url for record in records for copy in _copies(record) if self._is_near(copy)]
+        urls = [url for record in records for url in self._near(record)]
         return [self._at(url) for url in dict.fromkeys(urls)]
 
     def manifest(self, record: Checkpoint) -> Manifest | None:
@@ -65,10 +65,11 @@ class Reach:
             Unreachable: if a tier that may have it did not answer.
         """
         silent: Unreachable | None = None
-        places = {blobs.url: blobs for blobs in (*self.of([record]), *self._open.values())}
-        for blobs in places.values():
+        near = self._near(record)
+        held = [url for url in near if url in self._open]
+        for url in dict.fromkeys((*held, *near, *self._open)):
             try:
-                return read(blobs, record)
+                return read(self._at(url), record)
             except Damaged:
                 continue
             except Unreachable as error:
@@ -77,8 +78,9 @@ class Reach:
             raise silent
         return None
 
-    def _is_near(self, copy: Copy) -> bool:
-        return copy.durable or copy.url in self._open
+    def _near(self, record: Checkpoint) -> list[str]:
+        copies = record.copies or (Copy(url=record.url, at=record.created),)
+        return [copy.url for copy in copies if copy.durable or copy.url in self._open]
 
     def _at(self, url: str) -> Blobs:
         if url not in self._open:
@@ -245,7 +247,3 @@ def _abroad(
 def _gone(store: Store, ids: Iterable[str]) -> set[str]:
     records = (store.find(Checkpoint, id) for id in ids)
     return {record.id for record in records if record is not None and not remains(record)}
-
-
-def _copies(record: Checkpoint) -> Sequence[Copy]:
-    return record.copies or (Copy(url=record.url, at=record.created),)

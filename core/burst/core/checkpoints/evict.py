@@ -30,9 +30,8 @@ def evict(
     One that no other tier outliving its node holds stays: `delete` is for that. First the record
     says that the tier holds it no more; then the files go that neither what the tier still holds
     names, nor a checkpoint of a trial that files were lent to; then its manifest. Files in folders
-    of other trials stay.
-
-    Call it while no save of the trial is under way that might use files of those that leave.
+    of other trials stay. A save under way that rests on one that leaves does not count then, and
+    writes its files anew.
 
     Args:
         node: the node on whose own disk the tier lies, if it does.

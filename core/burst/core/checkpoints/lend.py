@@ -15,9 +15,9 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 from burst.core.blobs.port import Blobs
+from burst.core.checkpoints.collect import Reach
 from burst.core.checkpoints.delete import restorable
-from burst.core.checkpoints.manifest import Damaged, FileEntry, Manifest, owner_of
-from burst.core.checkpoints.verify import read
+from burst.core.checkpoints.manifest import FileEntry, Manifest, owner_of
 from burst.core.errors import Conflict
 from burst.core.model import Checkpoint, Family
 from burst.core.store.port import Fence, Put, Store
@@ -87,8 +87,9 @@ def known_files(
 ) -> dict[str, Known]:
     """The files that a save of `trial` need not write again, by SHA-256.
 
-    Those of its own newest checkpoint come first, then those of `source`, then those of the newest
-    checkpoints of the trials in `families`; of other trials only those that `blobs` hold whole.
+    Those of its own newest checkpoint come first, wherever it lies, then those of `source`, then
+    those of the newest checkpoints of the trials in `families`; of other trials only those that
+    `blobs` hold whole. Whether a file of its own is in `blobs`, too, is for the save to see.
     Reads one record a family and, of the trials in them, a few records and manifests at the most.
     Only what it finds is promised, and only until a lender is deleted: `still_lent` asks again.
 
@@ -104,15 +105,13 @@ def known_files(
     """
     found: dict[str, Known] = {}
     owners: set[str] = set()
+    reach = Reach([blobs])
     for record in _lenders(store, trial, source, families):
         own = record.trial == trial
         if not own and not held_at(record, blobs.url, node):
             continue
-        try:
-            files = read(blobs, record).files
-        except Damaged:
-            continue  # whoever restores from it will say so
-        for entry in files:
+        manifest = reach.manifest(record)
+        for entry in manifest.files if manifest else ():  # whoever restores from it will say so
             owner = owner_of(entry.key)[1]
             if entry.sha256 in found or (not own and entry.size < worth):
                 continue
