@@ -227,3 +227,17 @@ def test_a_checkpoint_that_a_person_has_pinned_stays_so(stage: Stage) -> None:
     id = stage.save(3, pinned=True, pin_reason="for the paper")
     eventually(lambda: stage.trial.proved == id)
     assert stage.checkpoint(id).pin_reason == "for the paper"
+
+
+def test_a_trial_that_is_anothers_ends_its_rehearsal_and_frees_the_checkpoint(
+    stage: Stage,
+) -> None:
+    stage.says(every="hang")
+    stage.train()
+    stage.training()
+    id = stage.save(3)
+    pid = stage.process(id)["pid"]
+    stage.cluster.lose(stage.allocation)
+    eventually(lambda: not psutil.pid_exists(pid))
+    eventually(lambda: not stage.checkpoint(id).pinned)
+    assert (stage.trial.proved, stage.told()) == ("", [])

@@ -223,6 +223,9 @@ class Attempt:
     def _release(self, exit: Exit) -> None:
         settings, clock = self._site.settings, self._site.clock
         reporting = self._reporting
+        over = self._lost or exit.kind in (ExitKind.COMPLETED, ExitKind.STOPPED)
+        if self._rehearsal is not None and over:
+            self._rehearsal.end()  # before retention has its last word
         shipped = reporting is None or reporting.finish(settings.flush_patience)
         if not self._lost:
             until = clock.monotonic() + settings.lease
@@ -230,9 +233,8 @@ class Attempt:
             release(store, self.id, exit, clock, lambda: clock.monotonic() < until)
         self.released.set()
         self._site.wake()
-        if self._rehearsal is not None:
-            over = self._lost or exit.kind in (ExitKind.COMPLETED, ExitKind.STOPPED)
-            self._rehearsal.finish(0.0 if over or self._hurry else settings.rehearse_patience)
+        if self._rehearsal is not None and not over:
+            self._rehearsal.finish(0.0 if self._hurry else settings.rehearse_patience)
         if not shipped and reporting is not None and not self._hurry:
             shipped = reporting.finish(settings.keep_shipping)
         if reporting is not None:

@@ -33,6 +33,7 @@ log = logging.getLogger(__name__)
 
 PINNED = "it is restored in rehearsal"
 """Why a checkpoint is pinned meanwhile: retention would take it away when the next one comes."""
+_END_WITHIN_S = 10.0
 _TRIES = 3
 """Checkpoints of one attempt; what fails with three is told and left."""
 # For the shell: first to be killed when memory runs out, last to get a processor.
@@ -97,6 +98,11 @@ class Rehearsal:
         self._wake.set()
         self._thread.join(seconds)
         self.abandon()
+
+    def end(self) -> None:
+        """The trial is over, or another's: end it, and free what it has pinned."""
+        self.abandon()
+        self._thread.join(_END_WITHIN_S)
 
     def abandon(self) -> None:
         """End it; nothing more is written. Idempotent, and safe from any thread."""
