@@ -165,9 +165,7 @@ class Trainer:
         )
 
 
-def _schedule(
-    periods: Periods, length: Length, scale: Scale, conditions: Conditions
-) -> Schedule:
+def _schedule(periods: Periods, length: Length, scale: Scale, conditions: Conditions) -> Schedule:
     seconds = length.amount if length.unit is Unit.SECONDS else None
     target = scale.batches(length)
     return Schedule(periods, target=target, seconds=seconds, conditions=conditions)
