@@ -1,0 +1,170 @@
+"""`burst checkpoint import, verify, download` and `burst run --from`, as a person calls them."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from safetensors.numpy import save_file
+
+from burst.cli.submitting import prepare, submit
+from burst.core.model import Checkpoint, Experiment
+from tests.cli import world
+from tests.cli.conftest import Burst
+
+EXPERIMENT = """
+name: tune
+entrypoint: [python, train.py]
+searcher: {name: single, max_length: 5ba}
+"""
+
+
+@pytest.fixture
+def hub(tmp_path: Path) -> Path:
+    folder = tmp_path / "gpt"
+    folder.mkdir()
+    save_file({"w": np.arange(6.0, dtype="float32")}, folder / "model.safetensors")
+    (folder / "config.json").write_text('{"model_type": "gpt2"}')
+    return folder
+
+
+@pytest.fixture
+def file(tmp_path: Path) -> Path:
+    folder = tmp_path / "code"
+    folder.mkdir()
+    (folder / "train.py").write_text("print(1)\n")
+    (folder / "exp.yaml").write_text(EXPERIMENT)
+    return folder / "exp.yaml"
+
+
+def imported(burst: Burst, hub: Path, *more: str) -> str:
+    return burst("checkpoint", "import", str(hub), *more).stdout.strip()
+
+
+def test_an_imported_model_is_known_by_its_name_everywhere(
+    burst: Burst, hub: Path, tmp_path: Path
+) -> None:
+    done = burst("checkpoint", "import", str(hub), "--name", "gpt")
+    id = done.stdout.strip()
+    assert "burst run --from gpt" in done.stderr
+    assert imported(burst, hub) == id
+    (row,) = burst.json("checkpoint", "list", "imports")
+    assert (row["id"], row["trial"]) == (id, "imports")
+    assert "a model's weights alone" in burst("checkpoint", "show", "gpt").stdout
+    assert burst.json("checkpoint", "show", id[:12])["id"] == id
+    out = tmp_path / "out"
+    names = [
+        Path(name).name for name in burst.json("checkpoint", "download", "gpt", str(out))["files"]
+    ]
+    assert names == ["model.safetensors", "config.json", "state.json", "manifest.json"]
+
+
+def test_unpinning_an_import_takes_its_name_so_that_it_can_be_deleted(
+    burst: Burst, hub: Path
+) -> None:
+    id = imported(burst, hub, "--name", "gpt")
+    assert "pinned" in burst("checkpoint", "delete", "gpt", "-y", status=5).stderr
+    assert "not called gpt any more" in burst("checkpoint", "unpin", "gpt").stderr
+    assert "freed" in burst("checkpoint", "delete", id, "-y").stderr
+    assert burst.json("checkpoint", "list", "imports") == []
+
+
+@pytest.mark.parametrize(
+    ("options", "start"),
+    [
+        ((), {"what": "weights", "partial": False}),
+        (("--weights-only", "--partial"), {"what": "weights", "partial": True}),
+    ],
+)
+def test_from_is_written_into_the_experiment(
+    burst: Burst, hub: Path, file: Path, options: tuple[str, ...], start: dict[str, Any]
+) -> None:
+    id = imported(burst, hub, "--name", "gpt")
+    shown = burst("run", str(file), "--from", "gpt", "--dry-run", *options).stdout
+    fitting = " that fit" if start["partial"] else ""
+    assert f"the weights{fitting} of gpt" in shown
+    settings = ["warm_start.checkpoint=gpt", *(["warm_start.partial=true"] if options else [])]
+    submit(burst.session, prepare(burst.session, file, None, settings, ()))
+    (experiment,) = burst.store.children(Experiment, "")
+    assert experiment.config["warm_start"] == {"checkpoint": id, **start}
+    assert burst.store.get(Checkpoint, id).started == (experiment.id,)
+
+
+def test_from_wins_over_the_file(burst: Burst, hub: Path, file: Path) -> None:
+    imported(burst, hub, "--name", "gpt")
+    for written in (
+        "searcher: {name: single, max_length: 5ba, source_trial_id: exp-1m3k9zq4w7c.t0001}",
+        "searcher: {name: single, max_length: 5ba}\nwarm_start: {checkpoint: other}",
+    ):
+        file.write_text(f"entrypoint: [python, train.py]\n{written}\n")
+        assert "of gpt" in burst("run", str(file), "--from", "gpt", "--dry-run").stdout
+
+
+def test_two_places_to_start_from_in_one_file_are_a_mistake(burst: Burst, file: Path) -> None:
+    file.write_text(
+        "entrypoint: [python, train.py]\n"
+        "searcher: {name: single, source_checkpoint_uuid: ckpt-1m3k9zq4w7c}\n"
+        "warm_start: {checkpoint: gpt}\n"
+    )
+    assert "exclude each other" in burst("run", str(file), "--dry-run", status=3).stderr
+    file.write_text("entrypoint: [python, train.py]\nwarm_start: {checkpoint: ../gpt}\n")
+    assert "the name of a model" in burst("run", str(file), "--dry-run", status=3).stderr
+    file.write_text("entrypoint: [python, train.py]\n")
+    assert "checkpoint" in burst("run", str(file), "--partial", "--dry-run", status=3).stderr
+
+
+def test_what_cannot_be_started_from_is_told_before_anything_is_written(
+    burst: Burst, hub: Path, file: Path
+) -> None:
+    id = imported(burst, hub)
+    run = ("run", str(file), "--dry-run", "--from")
+    assert "holds weights alone" in burst(*run, id, "--everything", status=5).stderr
+    assert "there is no 'ckpt-zzz'" in burst(*run, "ckpt-zzz", status=4).stderr
+    world.fill(burst.store)
+    assert "no checkpoint to start from" in burst(*run, f"{world.FAILED}.t0", status=4).stderr
+
+
+def test_verifying_marks_what_is_lost_and_takes_the_mark_away(burst: Burst, hub: Path) -> None:
+    id = imported(burst, hub)
+    assert "is as it was written: 3 files" in burst("checkpoint", "verify", id).stdout
+    (path,) = (burst.session.home / "blobs").rglob("*.safetensors")
+    good = path.read_bytes()
+    path.write_bytes(good[:-1] + b"?")
+    assert "other bytes" in burst("checkpoint", "verify", id, "--no-mark", status=1).stdout
+    assert burst.store.get(Checkpoint, id).damaged == ""
+    told = burst("checkpoint", "verify", id, status=1)
+    assert f"{id} is marked damaged" in told.stderr
+    again = json.loads(burst("checkpoint", "verify", id, "--json", status=1).stdout)
+    assert (again["lost"], again["marked"]) == (True, [])
+    path.write_bytes(good)
+    assert "is used again" in burst("checkpoint", "verify", id).stderr
+    assert burst.store.get(Checkpoint, id).damaged == ""
+
+
+def test_a_size_of_shards_that_is_none_is_a_mistake_of_usage(burst: Burst, hub: Path) -> None:
+    id = imported(burst, hub)
+    refused = burst("checkpoint", "download", id, "--shard-size", "much", status=2)
+    assert "--shard-size" in refused.stderr
+
+
+def test_what_is_no_model_is_told_as_the_command_was_called(burst: Burst, tmp_path: Path) -> None:
+    assert "there is no" in burst("checkpoint", "import", str(tmp_path / "x"), status=4).stderr
+    (tmp_path / "empty").mkdir()
+    assert "no model" in burst("checkpoint", "import", str(tmp_path / "empty"), status=2).stderr
+
+
+@pytest.mark.slow
+def test_what_torch_wrote_is_read_in_a_process_of_its_own(burst: Burst, tmp_path: Path) -> None:
+    import torch
+
+    torch.save({"model": {"w": torch.ones(3)}}, tmp_path / "m.pt")
+    id = burst("checkpoint", "import", str(tmp_path / "m.pt")).stdout.strip()
+    assert burst.store.get(Checkpoint, id).pin_reason == "imported from m.pt"
+    torch.save(torch.nn.Linear(2, 2), tmp_path / "whole.pt")
+    refused = burst("checkpoint", "import", str(tmp_path / "whole.pt"), status=2)
+    assert "would run code" in refused.stderr
+    shown = burst("checkpoint", "verify", id, "--load").stdout
+    assert "restored in a process of its own: 1 tensor" in shown
