@@ -20,6 +20,7 @@ from burst.harness.trial.callbacks import PyTorchCallback
 from burst.harness.trial.context import PyTorchTrialContext, Setting
 from burst.harness.trial.metrics import TrainingMetrics
 from burst.harness.trial.models import Models, distribute
+from burst.harness.trial.regrouping import take_over
 from burst.harness.trial.state import TrialState
 from burst.harness.trial.validation import Validation
 from tests.harness.checkpoints.shard_support import Folder, Seat, mesh_of, save, world
@@ -170,3 +171,42 @@ def test_whole_moments_are_cut_to_the_shards_of_their_parameters() -> None:
             assert shards.is_sharded(like)
             assert same(plain(like), plain(shards.shard_like(whole["exp_avg"], like)))
             assert not shards.is_sharded(values["step"])
+
+
+# --- other numbers of ranks --------------------------------------------------------------------
+
+
+def half(gradients: Any, loss: float, batches: int) -> dict[str, Any]:
+    """What a rank had for itself."""
+    metrics = TrainingMetrics()
+    for batch in range(batches):
+        metrics.add(batch, loss)
+    return {"gradients": [gradients], "metrics": metrics.state()}
+
+
+def test_what_ranks_that_are_gone_had_summed_up_is_averaged() -> None:
+    context, _ = trained(0)
+    (model,) = context.models
+    names = [name for name, _ in model.named_parameters()]
+    sums = [
+        {name: torch.full_like(p, rank + 1.0) for name, p in model.named_parameters()}
+        for rank in range(3)
+    ]
+    del sums[2][names[0]]  # a parameter that one rank's batches have not used
+    halves = [half(each, loss=2.0 * rank, batches=2) for rank, each in enumerate(sums)]
+    metrics = TrainingMetrics()
+    metrics.load_state(halves[0]["metrics"])
+    assert take_over(context, metrics, halves, before=3) == []
+    found = gradients_of(context)
+    assert (found.pop(names[0]) == 1.0).all()
+    assert all((gradient == 2.0).all() for gradient in found.values())
+    assert metrics.reduce(context.distributed)[0] == {"loss": 2.0}
+
+
+def test_sparse_sums_and_custom_metrics_of_ranks_that_are_gone_are_said_to_be_left_out() -> None:
+    context, _ = trained(0)
+    context.wrap_reducer(max, name="largest")
+    sparse = {"0.weight": {"indices": torch.zeros(1, 0)}}
+    left_out = take_over(context, TrainingMetrics(), [half({}, 1, 1), half(sparse, 1, 1)], 2)
+    assert [text.split()[0] for text in left_out] == ["sparse", "what"]
+    assert not any(g is not None for g in gradients_of(context).values())

@@ -56,6 +56,9 @@ class Restored:
     envelope: Mapping[str, Any]
     warm: bool = False
     """Whether it is another trial's, given as a start: then its progress is not this trial's."""
+    others: tuple[Tree, ...] = ()
+    """Own halves of ranks that are gone, where fewer are here now: of rank r those that ranks
+    r + size, r + 2 size, … had. So each is on one rank."""
 
 
 class CheckpointEngine(Protocol):

@@ -87,8 +87,8 @@ class Restorer:
             source, rank = self._tiers.source(manifest), self._collective.rank
             files = {entry.sha256: entry for entry in manifest.files}
             trees.append(reader.read(source, manifest.shared, files, into))
-            own = manifest.own[rank] if rank < len(manifest.own) else None
-            trees.append(reader.read(source, own, files) if own else None)
+            for own in manifest.own[rank :: self._collective.size]:
+                trees.append(reader.read(source, own, files))
             manifests.append(manifest)
 
         on_all_ranks(self._collective, act)
@@ -96,11 +96,12 @@ class Restorer:
         return Restored(
             checkpoint=manifest.id,
             shared=trees[0],
-            own=trees[1],
+            own=trees[1] if len(trees) > 1 else None,
             done=manifest.done,
             ranks=manifest.ranks,
             envelope=manifest.envelope,
             warm=warm,
+            others=tuple(trees[2:]),
         )
 
     def _load_warm_start(self, reader: Reader, into: Tree) -> Restored:

@@ -15,6 +15,7 @@ from burst.harness.errors import TrialError
 from burst.harness.session import Session
 from burst.harness.trial.callbacks import overrides
 from burst.harness.trial.complaints import Complaints
+from burst.harness.trial.regrouping import take_over
 from burst.harness.trial.state import TrialState
 from burst.harness.trial.warm import load_weights
 
@@ -201,11 +202,11 @@ class Keeper:
         if now > before:
             new = f"{before} to {now - 1}" if now - before > 1 else f"{before}"
             notes.append(f"new ranks ({new}) start their random numbers from the seed")
-        if own is None:
-            return notes
-        self._state.load_own(own, gradients=before == now)
-        if before != now and any(own["gradients"]):
-            notes.append("gradients accumulated by another number of ranks are dropped")
+        if own is not None:
+            self._state.load_own(own, gradients=before == now)
+        if before != now:
+            halves = [half for half in (own, *restored.others) if half is not None]
+            notes += take_over(self._state.context, self._state.metrics, halves, before)
         return notes
 
     def finish_restoring(self, seed: int | None) -> None:

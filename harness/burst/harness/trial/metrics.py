@@ -104,3 +104,9 @@ class TrainingMetrics:
         self._sums = dict(state["sums"])
         self._counts = dict(state["counts"])
         self._batches = {batch: dict(values) for batch, values in state["batches"].items()}
+
+    def add_state(self, state: Mapping[str, Any]) -> None:
+        """Count what another rank had counted, too; its batches stay unknown here."""
+        for key, value in state["sums"].items():
+            self._sums[key] = self._sums.get(key, 0.0) + value
+            self._counts[key] = self._counts.get(key, 0) + state["counts"][key]
