@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import itertools
 import os
 from collections.abc import Iterator
@@ -77,6 +78,29 @@ def test_a_forked_child_opens_its_own_connections(blobs: S3Blobs) -> None:
             os._exit(status)
     assert os.waitpid(child, 0)[1] == 0
     assert blobs.get("b") == b"12"
+
+
+def test_a_forked_child_of_a_reader_reads_without_obstore_whose_threads_it_has_not(
+    blobs: S3Blobs,
+) -> None:
+    data = os.urandom(3_000_000)
+    blobs.put("a", data)
+    blobs.put("empty", b"")
+    buffer = bytearray(len(data))
+    blobs.read_into("a", memoryview(buffer))
+    child = os.fork()
+    if child == 0:
+        status = 1
+        try:
+            own = bytearray(len(data) + 1)
+            sizes = [blobs.read_into(key, memoryview(own)) for key in ("empty", "a")]
+            with contextlib.suppress(NotFound):
+                blobs.read_into("nothing", memoryview(own))
+                os._exit(2)
+            status = 0 if (sizes, bytes(own[:-1])) == ([0, len(data)], data) else 3
+        finally:
+            os._exit(status)
+    assert os.waitpid(child, 0)[1] == 0
 
 
 def test_a_bucket_that_is_not_there_is_named(server: str) -> None:

@@ -10,6 +10,7 @@ import errno
 import fcntl
 import mmap
 import os
+import random
 import shutil
 from contextlib import suppress
 from pathlib import Path
@@ -165,15 +166,19 @@ def set_direct(descriptor: int, direct: bool) -> bool:
 
 
 def _cached(descriptor: int, size: int) -> bool:
-    """Whether the page cache seems to hold a file: its first, its middle and its last page."""
+    """Whether the page cache seems to hold a file: three pages of it, drawn anew each time, since
+    asking for a page brings it there."""
     page = bytearray(1)
+    os.posix_fadvise(descriptor, 0, 0, os.POSIX_FADV_RANDOM)  # but not its neighbours as well
     try:
-        for offset in (0, size // 2, size - 1):
-            if os.preadv(descriptor, [page], offset, os.RWF_NOWAIT) != 1:
-                return False
+        return all(
+            os.preadv(descriptor, [page], random.randrange(size), os.RWF_NOWAIT) for _ in range(3)
+        )
     except BlockingIOError:
         return False
     except OSError as error:
         if error.errno not in (errno.EOPNOTSUPP, errno.EINVAL):
             raise
-    return True
+        return True
+    finally:
+        os.posix_fadvise(descriptor, 0, 0, os.POSIX_FADV_NORMAL)

@@ -142,6 +142,7 @@ def _client(session: Any, where: S3Url, region: str) -> Any:
         read_timeout=_SILENCE_S,
         max_pool_connections=_CONNECTIONS,
         retries={"total_max_attempts": 1},  # burst.core.blobs.retrying does it, and more of it
+        signature_version="s3v4",  # else signed URLs lead to the one endpoint of all regions
         request_checksum_calculation="when_required",  # we send SHA-256 where it matters
     )
     endpoint = where.options.get("endpoint_url")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import http.client
+import re
 import socket
 import struct
 import threading
@@ -15,6 +16,7 @@ from typing import Any
 from urllib.parse import urlsplit
 
 _PATIENCE_S = 60.0
+_SIGNER = re.compile(r"Credential=([^/]+)/")
 _OF_THE_HOP = ("connection", "keep-alive", "transfer-encoding", "content-length", "date", "server")
 
 
@@ -51,6 +53,8 @@ class FaultProxy:
     """HTTP method and what happens to the next request of it; each is used once, in order."""
     seen: list[str] = field(default_factory=list)
     """`PUT /bucket/key` of every request that came."""
+    signers: set[str] = field(default_factory=set)
+    """The access keys that requests were signed with."""
     sent: int = 0
     """Bytes of bodies sent to clients."""
     lock: threading.Lock = field(default_factory=threading.Lock)
@@ -94,6 +98,7 @@ class _Handler(BaseHTTPRequestHandler):
         body = self.rfile.read(int(self.headers.get("Content-Length", 0)))
         with self.state.lock:
             self.state.seen.append(f"{self.command} {self.path}")
+            self.state.signers.update(_SIGNER.findall(self.headers.get("Authorization", "")))
         spoil = self.state.next_for(self.command)
         if spoil in _SAID:
             self._say(*_SAID[spoil])
