@@ -11,6 +11,7 @@ from torch import nn
 
 from burst.core.blobs import open_blobs
 from burst.core.checkpoints.importing import import_model
+from burst.core.checkpoints.manifest import Manifest
 from burst.core.clock import SystemClock
 from burst.core.config.experiment import WarmStart
 from burst.core.metrics import merge
@@ -136,6 +137,27 @@ def test_an_imported_model_starts_a_trial_and_nothing_else(place: Bench, tmp_pat
     everything = WarmStart(checkpoint=record.id, what="everything")
     with pytest.raises(TrialError, match="does not hold the state of a trial class"):
         place.train(SOURCE, 1, start=everything)
+
+
+class Words(TinyTrial):
+    """With a frozen embedding of 5 MB beside what is trained."""
+
+    def __init__(self, context: PyTorchTrialContext) -> None:
+        context.wrap_model(nn.Embedding(1300, 1000).requires_grad_(False))
+        super().__init__(context)
+
+
+def test_a_layer_that_stays_as_it_was_imported_is_not_written_again(
+    place: Bench, tmp_path: Path
+) -> None:
+    torch.save(nn.Embedding(1300, 1000).state_dict(), tmp_path / "words.pt")
+    blobs = open_blobs(place.blobs_url)
+    record = import_model(blobs, place.store, open_torch(tmp_path / "words.pt"), SystemClock())
+    place.train(TARGET, 1, start=WarmStart(checkpoint=record.id, partial=True), kind=Words)
+    manifest = Manifest.decode(blobs.get(place.newest(TARGET).manifest))
+    borrowed = [entry for entry in manifest.tensors if "/imports/" in entry.key]
+    assert [entry.size > 5_000_000 for entry in borrowed] == [True]
+    assert sum(e.size for e in manifest.tensors if e not in borrowed) < 100_000
 
 
 # --- models alone ------------------------------------------------------------------------------

@@ -9,7 +9,7 @@ import mmap
 import threading
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Literal
 
 from burst.core.blobs.port import Blobs
@@ -20,10 +20,13 @@ from burst.core.checkpoints.tensorfile import ELEMENT_BYTES, STORED_AS, entry_of
 from burst.core.checkpoints.verify import Progress
 from burst.core.model import Checkpoint, Json
 
+# As in burst.harness.checkpoints.packs.
 FILE_BYTES = 32 * 2**20
 """The most bytes of tensors in a file, and so, twice, the memory of an import."""
 OWN_FILE_BYTES = 4 * 2**20
-"""From here on a tensor has files of its own, which another import may have too."""
+"""From here on a tensor has files of its own, which another checkpoint may have too."""
+_MODEL = "models.0"
+_TEXTS = "exports.models.0.files"
 _INLINE_BYTES = 1024
 """Shorter files beside the weights stand in the state file itself, as the harness has it."""
 _THREADS = 2
@@ -137,15 +140,16 @@ def _distinct(foreign: Foreign) -> tuple[list[ForeignTensor], dict[str, int]]:
         index = ties.get(tensor.tie) if tensor.tie is not None else None
         if index is None:
             index = len(tensors)
-            tensors.append(tensor)
+            tensors.append(replace(tensor, name=f"{_MODEL}.{tensor.name}"))
             if tensor.tie is not None:
                 ties[tensor.tie] = index
         indices[tensor.name] = index
     for name, data in foreign.texts.items():
         if len(data) < _INLINE_BYTES:
             continue
-        indices[f"exports/{name}"] = len(tensors)
-        tensors.append(ForeignTensor(f"exports/{name}", "uint8", (len(data),), _reading(data)))
+        place = f"{_TEXTS}.{name}"
+        indices[place] = len(tensors)
+        tensors.append(ForeignTensor(place, "uint8", (len(data),), _reading(data)))
     return tensors, indices
 
 
@@ -157,22 +161,24 @@ def _reading(data: bytes) -> Callable[[memoryview, int], None]:
 
 
 def _plan(tensors: Sequence[ForeignTensor]) -> list[list[_Piece]]:
-    """Which tensors share a file. Depends on names, sizes and order only."""
+    """Which tensors share a file: as the harness plans it, so that a layer that a trial leaves as
+    it was imported is the same file in its checkpoints."""
     files: list[list[_Piece]] = []
-    shared: list[_Piece] = []
-    filled = 0
+    pools: dict[str, list[_Piece]] = {}
+    filled: dict[str, int] = {}
     for index, tensor in enumerate(tensors):
         pieces = list(_pieces(index, tensor))
         size = sum(_bytes_of(piece, tensors) for piece in pieces)
         if size >= OWN_FILE_BYTES:
             files.extend([piece] for piece in pieces)
             continue
-        if filled + size > FILE_BYTES:
-            files.append(shared)
-            shared, filled = [], 0
-        shared.extend(pieces)
-        filled += size
-    return [*files, shared] if shared else files
+        pool = tensor.name.partition(".")[0]
+        if filled.get(pool, 0) + size > FILE_BYTES:
+            files.append(pools.pop(pool))
+            filled[pool] = 0
+        pools.setdefault(pool, []).extend(pieces)
+        filled[pool] = filled.get(pool, 0) + size
+    return [*files, *pools.values()]
 
 
 def _pieces(index: int, tensor: ForeignTensor) -> Iterator[_Piece]:
@@ -216,8 +222,8 @@ def _state(
         [tensor.name, {"$": ["tensor", indices[tensor.name], False]}] for tensor in foreign.tensors
     ]
     texts = {
-        name: {"$": ["long bytes", indices[f"exports/{name}"]]}
-        if f"exports/{name}" in indices
+        name: {"$": ["long bytes", indices[f"{_TEXTS}.{name}"]]}
+        if f"{_TEXTS}.{name}" in indices
         else {"$": ["bytes", base64.b64encode(data).decode()]}
         for name, data in foreign.texts.items()
     }
