@@ -8,7 +8,7 @@ import pytest
 
 from burst.core.clock import ManualClock
 from burst.core.errors import Fenced, Unreachable, UsageError
-from burst.core.model import Code, Event, Experiment, Lengths, MetricChunk, Trial
+from burst.core.model import Code, Event, Experiment, Lengths, MetricChunk, MetricPoint, Trial
 from burst.core.store.memory import MemoryStore
 from burst.core.store.port import MAX_RECORD_BYTES, Put, Store
 from burst.harness.progress import Progress, StoreSink
@@ -186,3 +186,18 @@ def test_a_repeated_validation_is_not_counted_twice() -> None:
             progress.reported("validation", 3, {"loss": 1.0})
             assert reporter.flush(30)
     assert store.get(Trial, TRIAL).validations == 1
+
+
+def test_until_a_state_is_restored_the_record_keeps_what_was_known() -> None:
+    store = _store()
+    best = MetricPoint(batches=40, metrics={"loss": 0.5}, at=1.0)
+    known = {"done": Lengths(batches=50), "target_batches": 90, "best": best}
+    store.commit(Put(store.get(Trial, TRIAL).model_copy(update=known)))
+    progress = Progress(ManualClock())
+    sink = StoreSink(store, TRIAL, 1, progress)
+    sink.send([], [])
+    found = store.get(Trial, TRIAL)
+    assert (found.done, found.target_batches, found.best) == tuple(known.values())
+    progress.measure = lambda: Lengths(batches=7)
+    sink.send([], [])
+    assert store.get(Trial, TRIAL).done.batches == 7

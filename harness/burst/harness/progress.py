@@ -20,7 +20,8 @@ class Progress:
         self._clock = clock or SystemClock()
         self._lock = threading.Lock()
         self.measure: Callable[[], Lengths] = Lengths
-        """How far the trial is; called from the reporter's thread."""
+        """How far the trial is; called from the reporter's thread. Until it is set, the record
+        keeps what an earlier attempt said."""
         self.target_batches: int | None = None
         self.training_since: float | None = None
         """When this process began to train."""
@@ -53,17 +54,16 @@ class Progress:
         return True
 
     def fields(self) -> dict[str, Any]:
-        """The trial record's fields that the harness owns."""
+        """The trial record's fields that the harness owns, as far as it knows them yet."""
+        known: dict[str, Any] = {
+            "training_since": self.training_since,
+            "checkpoint_interval": self.checkpoint_interval(),
+        }
+        if self.measure is not Lengths:
+            known |= {"done": self.measure(), "target_batches": self.target_batches}
         with self._lock:
-            return {
-                "done": self.measure(),
-                "target_batches": self.target_batches,
-                "latest": dict(self.latest),
-                "best": self.best,
-                "validations": self.validations,
-                "training_since": self.training_since,
-                "checkpoint_interval": self.checkpoint_interval(),
-            }
+            known |= {"latest": dict(self.latest), "validations": self.validations}
+            return known | ({"best": self.best} if "done" in known else {})
 
     def state(self) -> dict[str, Any]:
         """What a checkpoint keeps of it."""
