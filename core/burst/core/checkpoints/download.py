@@ -31,7 +31,7 @@ from burst.core.checkpoints.verify import Progress
 from burst.core.errors import BurstError, UsageError
 from burst.core.model import Checkpoint
 
-_NOTED_BYTES = 32 * 2**20
+_NOTED_BYTES = 128 * 2**20
 """So many are written between two notes of how far it is."""
 _OURS = re.compile(
     r"(?:models\.\d+/)?(?:model|models\.\d+|tensors)(?:-\d{5}-of-\d{5})?\.safetensors(?:\.index\.json)?"
