@@ -17,6 +17,7 @@ from burst.core.checkpoints.rehearse import clear_mark, mark_lost, rehearse
 from burst.core.checkpoints.state_file import StateFile, TensorRef
 from burst.core.checkpoints.structure import faults
 from burst.core.checkpoints.tensorfile import read_header
+from burst.core.checkpoints.tiers import Elsewhere
 from burst.core.errors import Unreachable
 from burst.core.model import Checkpoint, Copy
 from burst.core.store.port import Put
@@ -207,6 +208,16 @@ def test_a_place_that_does_not_answer_says_nothing_about_the_checkpoint(
     alone = record.model_copy(update={"copies": (), "url": "file:///nowhere"})
     with pytest.raises(Unreachable):
         rehearse(shelf.blobs, alone)
+
+
+def test_what_lies_on_another_nodes_disk_alone_is_told_so(shelf: Shelf, tmp_path: Path) -> None:
+    record = a_checkpoint(shelf)
+    there = (Copy(url=f"file://{tmp_path / 'gone'}", at=1, node="node-1"),)
+    with pytest.raises(Elsewhere, match="another node"):
+        rehearse(shelf.blobs, record.model_copy(update={"copies": there}))
+    assert not (tmp_path / "gone").exists()
+    here = (Copy(url=shelf.blobs.url, at=1, node="node-1"),)  # and the command runs on that node
+    assert rehearse(shelf.blobs, record.model_copy(update={"copies": here})).good
 
 
 # --- what is written down ----------------------------------------------------------------------

@@ -5,12 +5,14 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import partial
+from pathlib import Path
 
+from burst.core.blobs import open_blobs
 from burst.core.blobs.port import Blobs
 from burst.core.checkpoints.ahead import Fetch, read_ahead
 from burst.core.checkpoints.manifest import FileEntry, Manifest
-from burst.core.checkpoints.tiers import Tiers
-from burst.core.checkpoints.verify import fetch, home, read
+from burst.core.checkpoints.tiers import Elsewhere, Tiers
+from burst.core.checkpoints.verify import fetch, read
 from burst.core.clock import SystemClock
 from burst.core.launch import Tier
 from burst.core.model import Checkpoint, Copy
@@ -54,20 +56,48 @@ def open_checkpoint(blobs: Blobs, checkpoint: Checkpoint | Manifest, *, node: st
     Raises:
         Damaged: its manifest is nowhere as it was written.
         Unreachable: a place that may have it did not answer.
-        BurstError: a newer burst wrote it, or it lies on the disks of other nodes alone.
+        Elsewhere: it lies on the disks of other nodes alone.
+        BurstError: a newer burst wrote it.
     """
     if isinstance(checkpoint, Manifest):
         return Reading(checkpoint, partial(fetch, blobs))
-    near = copies_near(checkpoint, node)
-    if not near and len(checkpoint.copies) < 2:
-        found = home(blobs, checkpoint)
+    urls = places_near(checkpoint, node)
+    if len(urls) == 1:
+        found = blobs if urls[0] == blobs.url else open_blobs(urls[0])
         return Reading(read(found, checkpoint), partial(fetch, found))
-    places = [Tier(url=copy.url) for copy in near]
-    tiers = Tiers(places, node=node, clock=SystemClock(), mends=False)
+    tiers = Tiers(
+        [Tier(url=url) for url in urls],
+        node=node,
+        clock=SystemClock(),
+        opener=lambda url: blobs if url == blobs.url else open_blobs(url),
+    )
     manifest = tiers.find(checkpoint)
     return Reading(manifest, tiers.source(manifest).fetch)
 
 
-def copies_near(checkpoint: Checkpoint, node: str = "") -> list[Copy]:
-    """The copies that can be read on `node`, fastest first; empty where the record names none."""
-    return [copy for copy in checkpoint.copies if copy.durable or copy.node == node]
+def places_near(checkpoint: Checkpoint, node: str = "") -> list[str]:
+    """The blobs from which a checkpoint can be read here, fastest first: those that outlive their
+    node, this node's own, and any folder of this machine that has it.
+
+    Raises:
+        Elsewhere: if there is none but on the disks of other nodes.
+    """
+    copies = checkpoint.copies or (Copy(url=checkpoint.url, at=checkpoint.created),)
+    near = [
+        copy.url
+        for copy in copies
+        if copy.durable or copy.node == node or _is_here(copy, checkpoint)
+    ]
+    if near:
+        return near
+    nodes = ", ".join(dict.fromkeys(copy.node for copy in copies))
+    raise Elsewhere(
+        f"checkpoint {checkpoint.id} lies on the disk of another node alone",
+        why=f"it was saved on {nodes} and not copied to a shared tier",
+        mend="wait until it is copied, or call this on that node",
+    )
+
+
+def _is_here(copy: Copy, checkpoint: Checkpoint) -> bool:
+    folder = Path(copy.url.removeprefix("file://"))
+    return copy.url.startswith("file:///") and (folder / checkpoint.manifest).is_file()

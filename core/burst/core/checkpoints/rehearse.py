@@ -13,7 +13,7 @@ from burst.core.blobs.port import Blobs
 from burst.core.checkpoints.ahead import read_ahead
 from burst.core.checkpoints.damage import mark_damaged, mark_harmed
 from burst.core.checkpoints.manifest import Damaged, FileEntry, Manifest
-from burst.core.checkpoints.reading import copies_near
+from burst.core.checkpoints.reading import places_near
 from burst.core.checkpoints.state_file import StateFile
 from burst.core.checkpoints.structure import faults
 from burst.core.checkpoints.tensorfile import Entry, read_header
@@ -40,9 +40,10 @@ def rehearse(
 
     Raises:
         Unreachable: if no place answered; that says nothing about the checkpoint.
+        Elsewhere: if it lies on the disks of other nodes alone.
         BurstError: if a newer burst wrote it.
     """
-    urls = [copy.url for copy in copies_near(record, node)] or [record.url]
+    urls = places_near(record, node)
     looks: list[_Look] = []
     silent: list[Unreachable] = []
     for number, url in enumerate(urls):
