@@ -135,7 +135,7 @@ def test_what_something_else_than_the_optimizer_changes_is_noticed(
     engine = lab.engine(background=True)
     save(engine, model, 1)
     with torch.no_grad():
-        model.net[0].weight.clamp_(-0.01, 0.01)  # type: ignore[union-attr, operator]
+        model.net[0].weight.clamp_(-0.01, 0.01)  # type: ignore[operator]
     held.go.set()
     assert not engine.wait()
     (warning,) = engine.poll()
@@ -143,7 +143,7 @@ def test_what_something_else_than_the_optimizer_changes_is_noticed(
     assert "was changed while a checkpoint was taken of it" in warning
     before = save(engine, model, 2)  # from now on all is copied before training goes on
     with torch.no_grad():
-        model.net[0].weight.clamp_(-0.001, 0.001)  # type: ignore[union-attr, operator]
+        model.net[0].weight.clamp_(-0.001, 0.001)  # type: ignore[operator]
     assert engine.wait()
     assert same(restored(lab), before)
 
@@ -161,6 +161,57 @@ def test_a_third_save_waits_for_the_first_and_each_is_what_was_there(
     assert engine.wait()
     assert sorted(record.batches for record in lab.records()) == [1, 2, 3, 4, 5, 6]
     assert same(restored(lab), states[6])
+
+
+def frozen(number: int) -> dict[str, Any]:
+    return {"models": [{"base": torch.arange(9000.0), "head": torch.full((3,), float(number))}]}
+
+
+def test_saves_that_overlap_write_what_they_share_once(
+    lab: Lab, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    engine = lab.engine(background=True)
+    first = threading.Event()
+    carry_out = engine._committer.carry_out
+
+    def late(save: Any) -> Any:
+        first.wait(30)
+        return carry_out(save)
+
+    monkeypatch.setattr(engine._committer, "carry_out", late)
+    engine.save(request(frozen(1), None, 1))
+    engine.save(request(frozen(2), None, 2))
+    first.set()
+    assert engine.wait()
+    assert engine.poll() == []
+    large = [b.size for b in lab.blobs.list("checkpoints/") if b.size > 10_000]
+    assert sum(large) < 9000 * 4 + 4000
+    assert same(restored(lab), frozen(2))
+
+
+def test_a_save_that_rests_on_one_that_failed_is_written_anew(
+    lab: Lab, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def refuse() -> None:
+        second.wait(30)
+        raise Unreachable("the metrics are not stored")
+
+    second = threading.Event()
+    engine = lab.engine(background=True)
+    engine.save(request(frozen(1), None, 1, ready=refuse))
+    engine.save(request(frozen(2), None, 2))
+    second.set()
+    assert engine.wait()
+    assert [record.batches for record in lab.records()] == [2]
+    assert same(restored(lab), frozen(2))
+
+
+def test_equal_tensors_are_written_once(lab: Lab) -> None:
+    engine = lab.engine(background=True)
+    state = {"models": [{str(n): torch.full((4000,), 1.0) for n in range(6)}]}
+    engine.save(request(state, None, 1))
+    assert engine.wait()
+    assert same(restored(lab), state)
 
 
 def test_a_save_that_fails_is_told_at_the_next_look_and_training_goes_on(

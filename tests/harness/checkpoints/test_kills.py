@@ -1,9 +1,9 @@
-"""SIGKILL at every single step by which a checkpoint comes to be: every file made, written, flushed
-and renamed, every commit, every file that is removed.
+"""SIGKILL at every single step by which a checkpoint comes to be: every file made, written,
+flushed and renamed, every commit, every file that is removed.
 
 The steps are counted in a run in which nothing happens and then made the last one by one, so
-nothing rests on timing. A new process afterwards restores the newest checkpoint that counts, equal,
-sweeps away what is left over, and saves again.
+nothing rests on timing. A new process afterwards restores the newest checkpoint that counts,
+equal, sweeps away what is left over, and saves again.
 """
 
 from __future__ import annotations

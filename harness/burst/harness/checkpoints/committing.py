@@ -168,7 +168,7 @@ class Committer:
             record = self._record(manifest)
             save.request.ready()
             self._tiers.first.put(record.manifest, manifest.encode())
-            rests_on = terms(used.values(), self._identity.trial)
+            rests_on = terms([*used.values(), *files.used.values()], self._identity.trial)
             publish(self._store, self._identity, record, rests_on.lenders, rests_on.owners)
             return [record.model_dump_json(), manifest.encode().decode()]
 

@@ -19,9 +19,9 @@ from __future__ import annotations
 
 import threading
 from collections import deque
-from collections.abc import Mapping
 from concurrent.futures import ThreadPoolExecutor, wait
 from dataclasses import dataclass
+from functools import partial
 
 from burst.core.checkpoints.lend import Known
 from burst.core.checkpoints.manifest import folder
@@ -88,6 +88,7 @@ class BlobCheckpointEngine:
         self._flying: deque[Save] = deque()
         self._looking = False
         self._looked = threading.Event()
+        self._on_their_way: dict[str, Writing] = {}
         self._lazy = True
         self._lock = threading.Lock()
         self._warnings: list[str] = []
@@ -176,7 +177,9 @@ class BlobCheckpointEngine:
     def _begin(self, request: SaveRequest, taken: _Taken) -> Save:
         layout = self._lay_out(taken.parts)
         place = folder(self._identity.trial, taken.id)
-        files = Writing(layout, self._writers, self._tiers.first, place, self._known)
+        known = partial(self._known, taken.id)
+        files = Writing(layout, self._writers, self._tiers.first, place, known)
+        self._on_their_way[taken.id] = files
         return Save(
             id=taken.id,
             request=request,
@@ -212,6 +215,7 @@ class BlobCheckpointEngine:
             self._lazy = self._lazy and not isinstance(error, Torn)
             self._failed(error, _not_saved(save.request, str(error)))
         finally:
+            del self._on_their_way[save.id]
             save.done.set()
 
     def _look_around(self, shared: tree.Encoded) -> None:
@@ -228,9 +232,20 @@ class BlobCheckpointEngine:
         finally:
             self._looked.set()
 
-    def _known(self) -> Mapping[str, Known]:
+    def _known(self, save: str, digest: str) -> Known | None:
+        """The file with this hash that a checkpoint has, or one that is on its way before `save`:
+        if that one comes to nothing, its file is missed when this one is to count."""
         self._looked.wait()
-        return self._committer.known
+        found = self._committer.known.get(digest)
+        if found is not None:
+            there = self._tiers.first.info(found.entry.key)
+            return found if there is not None and there.size == found.entry.size else None
+        for before, files in list(self._on_their_way.items()):
+            if before == save:
+                break
+            if digest in files.written:
+                return Known(files.written[digest], before, self._identity.trial)
+        return None
 
     def _failed(self, error: Exception, text: str = "") -> None:
         if isinstance(error, Fenced):

@@ -10,7 +10,7 @@ from __future__ import annotations
 import hashlib
 import os
 import threading
-from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass, replace
 from typing import Any
@@ -150,15 +150,17 @@ class Writing:
         writers: Writers,
         blobs: Blobs,
         folder: str,
-        known: Callable[[], Mapping[str, Known]],
+        known: Callable[[str], Known | None],
     ) -> None:
         """
         Args:
             folder: the key prefix of this save's own files.
-            known: the files that are there already, by SHA-256; they are not written again.
+            known: the file with a SHA-256 that is there already, and not written again.
         """
         self.used: dict[str, Known] = {}
-        """What of `known` was not written again."""
+        """What was known, and not written again, by SHA-256."""
+        self.written: dict[str, FileEntry] = {}
+        """What is written, or about to be, by SHA-256."""
         self.batch: Batch = blobs.batch()
         self._layout = layout
         self._writers = writers
@@ -212,19 +214,22 @@ class Writing:
 
     def _put(self, batch: Batch, data: bytes | memoryview, suffix: str) -> FileEntry:
         digest = hashlib.sha256(data).hexdigest()
-        found = self._known().get(digest)
+        found = self._known(digest)
         if found is not None:
-            there = self._blobs.info(found.entry.key)
-            if there is not None and there.size == found.entry.size:
-                with self._lock:
-                    self.used[digest] = found
-                return found.entry
-        key = f"{self._folder}/{digest}.{suffix}"
-        batch.put(key, data, digest)
+            with self._lock:
+                self.used[digest] = found
+            return found.entry
         role = "state" if suffix == "json" else "tensors"
-        return FileEntry.model_validate(
+        key = f"{self._folder}/{digest}.{suffix}"
+        entry = FileEntry.model_validate(
             {"key": key, "size": len(data), "sha256": digest, "role": role}
         )
+        with self._lock:
+            if digest in self.written:  # two parts of the state are equal
+                return self.written[digest]
+            self.written[digest] = entry
+        batch.put(key, data, digest)
+        return entry
 
 
 def places_of(layout: Layout, files: Sequence[FileEntry], parts: int) -> list[list[Place]]:
