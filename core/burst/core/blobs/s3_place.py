@@ -142,7 +142,6 @@ def _client(session: Any, where: S3Url, region: str) -> Any:
         read_timeout=_SILENCE_S,
         max_pool_connections=_CONNECTIONS,
         retries={"total_max_attempts": 1},  # burst.core.blobs.retrying does it, and more of it
-        signature_version="s3v4",  # else signed URLs lead to the one endpoint of all regions
         request_checksum_calculation="when_required",  # we send SHA-256 where it matters
     )
     endpoint = where.options.get("endpoint_url")
@@ -167,9 +166,11 @@ def _region_of(client: Any, bucket: str) -> str:
 
 
 def _bucket_url(client: Any, bucket: str) -> str:
-    # A signed URL is how botocore tells where it would send a request.
+    # A signed URL is how botocore tells where it would send a request, except that those lead to
+    # the one host of all regions, which turns requests away while a bucket is new.
     signed = client.generate_presigned_url("get_object", {"Bucket": bucket, "Key": "x"})
-    return str(signed.partition("?")[0].removesuffix("x"))
+    url = str(signed.partition("?")[0].removesuffix("x"))
+    return url.replace("s3.amazonaws.com/", f"s3.{client.meta.region_name}.amazonaws.com/", 1)
 
 
 def _attempts(session: Any) -> int | None:
