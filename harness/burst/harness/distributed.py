@@ -5,9 +5,19 @@ from __future__ import annotations
 import gc
 import json
 import os
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping, MutableMapping
+from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any
+
+GANG_OF_ONE = {
+    "RANK": "0",
+    "WORLD_SIZE": "1",
+    "LOCAL_RANK": "0",
+    "LOCAL_WORLD_SIZE": "1",
+    "MASTER_ADDR": "127.0.0.1",
+    "MASTER_PORT": "0",  # whichever is free
+}
 
 
 @dataclass(frozen=True)
@@ -159,3 +169,17 @@ def leave_gang() -> None:
         # where they outlive the interpreter.
         gc.collect()
         dist.destroy_process_group()
+
+
+@contextmanager
+def gang_of_one(environ: MutableMapping[str, str] = os.environ) -> Iterator[None]:
+    """Let code that sets up torch.distributed, as sharding a model does, find a gang of one, where
+    no launcher has said anything else."""
+    missing = {name: value for name, value in GANG_OF_ONE.items() if name not in environ}
+    environ.update(missing)
+    try:
+        yield
+    finally:
+        leave_gang()
+        for name in missing:
+            del environ[name]

@@ -14,6 +14,8 @@ from burst.core.launch import names_class
 from burst.core.model import Experiment, Trial
 from burst.harness.checkpoints import tree
 from burst.harness.checkpoints.decoding import flat_bytes
+from burst.harness.checkpoints.shards import local_of
+from burst.harness.distributed import gang_of_one
 from burst.harness.entrypoint import resolve
 from burst.harness.errors import TrialError
 from burst.harness.trial.context import PyTorchTrialContext, Setting
@@ -53,10 +55,11 @@ def reload(experiment: Experiment, trial: Trial, code: Path, shared: Any) -> lis
         optimizations=config.optimizations,
     )
     context = PyTorchTrialContext(setting)
-    built = resolve(str(config.entrypoint), code)(context)
-    state = TrialState(context, built.build_callbacks(), TrainingMetrics(), _Nothing())
-    state.load_shared(shared)
-    return list(_differences(shared, state.shared()))
+    with gang_of_one():
+        built = resolve(str(config.entrypoint), code)(context)
+        state = TrialState(context, built.build_callbacks(), TrainingMetrics(), _Nothing())
+        state.load_shared(shared)
+        return list(_differences(shared, state.shared()))
 
 
 class _Nothing:
@@ -88,5 +91,5 @@ def _differences(saved: Any, now: Any) -> Iterator[str]:
             yield f"`{part}` does not come back as it was saved"
             continue
         for before, after in zip(one.tensors, other.tensors, strict=True):
-            if not np.array_equal(flat_bytes(before.tensor), flat_bytes(after.tensor)):
+            if not np.array_equal(flat_bytes(before.tensor), flat_bytes(local_of(after.tensor))):
                 yield f"{part}.{before.name} does not come back as it was saved"
