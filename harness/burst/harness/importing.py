@@ -11,7 +11,6 @@ from __future__ import annotations
 
 import argparse
 import json
-import pickle
 import re
 import sys
 import time
@@ -34,6 +33,8 @@ from burst.harness.checkpoints.decoding import flat_bytes
 
 _PREFIXES = ("module.", "_orig_mod.")
 """What data-parallel wrappers and compilation put before every name."""
+_PICKLE = b"\x80"
+"""How every pickle begins that torch has written."""
 _GLOBAL = re.compile(r"GLOBAL (\S+)")
 _EVERY_S = 0.2
 
@@ -66,21 +67,21 @@ def open_torch(path: Path, key: str = "") -> Foreign:
 def _load(file: Path) -> Any:
     zipped = zipfile.is_zipfile(file)
     with file.open("rb") as opened:
-        if not zipped and opened.read(1) != pickle.PROTO:
+        if not zipped and opened.read(1) != _PICKLE:
             raise _unreadable(file, "it begins neither as a zip archive nor as a pickle")
     try:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")  # of pickle protocols, of which torch reads some
             return torch.load(file, map_location="cpu", weights_only=True, mmap=zipped)
-    except pickle.UnpicklingError as error:
+    except Exception as error:  # whatever a file of anybody's may bring torch to
+        if type(error).__name__ != "UnpicklingError":
+            raise _unreadable(file, f"{type(error).__name__}: {error}".splitlines()[0]) from None
         named = _GLOBAL.search(str(error))
         raise UsageError(
             f"{file} holds Python objects, and loading those would run code",
             why=f"one is a {named[1]}" if named else "",
             mend="where it was made, save the weights alone: torch.save(model.state_dict(), …)",
         ) from None
-    except (RuntimeError, EOFError, ValueError, LookupError, AttributeError, OSError) as error:
-        raise _unreadable(file, f"{type(error).__name__}: {error}".splitlines()[0]) from None
 
 
 def _unreadable(file: Path, why: str) -> UsageError:
