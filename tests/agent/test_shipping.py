@@ -172,3 +172,15 @@ def test_the_last_lines_begin_where_they_are_asked_to(tmp_path: Path) -> None:
     path.write_text("earlier\nlater\n")
     assert last_lines_of(path, begin=8) == "later"
     assert last_lines_of(tmp_path / "none") == ""
+
+
+def test_nothing_comes_twice_though_the_first_shipper_died_before_it_noted_how_far_it_was(
+    tmp_path: Path,
+) -> None:
+    blobs, folder = FolderBlobs(tmp_path / "blobs"), _folder(tmp_path / "attempt")
+    _append(folder, "first\n")
+    Shipper(blobs, folder, TRIAL, 1).ship()
+    (folder / "shipped.json").unlink()
+    _append(folder, "last words\n")
+    assert Shipper(blobs, folder, TRIAL, 1).ship(final=True)
+    assert _text(blobs) == "first\nlast words\n"

@@ -2,8 +2,9 @@
 
     logs/<trial>/<attempt>/<rank>/<sequence>.gz     numbers padded with zeros, so that keys sort
 
-A chunk is a header, one line of JSON with the time at which it was shipped, and then the bytes as
-they were printed. A chunk ends anywhere, within a line or a character: the reader joins them.
+A chunk is a header, one line of JSON with the time at which it was shipped and how far into the
+printed file it goes, and then the bytes as they were printed. A chunk ends anywhere, within a line
+or a character: the reader joins them.
 """
 
 from __future__ import annotations
@@ -57,11 +58,14 @@ class LogWriter:
         self._done = 0  # bytes of a call that failed which were written all the same
         self._tried = 0  # bytes behind those that may have been written
 
-    def ship(self, data: bytes) -> None:
+    def ship(self, data: bytes, position: int | None = None) -> None:
         """Write `data` as the next chunk; nothing if it is empty.
 
         If the blobs do not answer, call again with the same bytes and whatever came behind them:
         what may have been written the first time is written again under the same key.
+
+        Args:
+            position: how many bytes of the printed file are in the blobs with this chunk.
 
         Raises:
             BurstError: the blobs did not take it.
@@ -73,7 +77,9 @@ class LogWriter:
             if not part:
                 continue
             self._tried = len(part)
-            header = json.dumps({"at": self._clock.now()}).encode() + b"\n"
+            whole = position is not None and self._done + len(part) == len(data)
+            facts = {"at": self._clock.now(), **({"position": position} if whole else {})}
+            header = json.dumps(facts).encode() + b"\n"
             key = f"{self._folder}{self._sequence:08d}.gz"
             self._blobs.put(key, gzip.compress(header + part, compresslevel=5, mtime=0))
             self._sequence += 1
@@ -81,12 +87,26 @@ class LogWriter:
             self._tried = 0
         self._done = 0
 
+    def position(self) -> int:
+        """How many bytes of the printed file are in the blobs, as the newest chunk says; 0 if it
+        does not.
+
+        Raises:
+            BurstError: the blobs do not answer.
+        """
+        newest = max((key for _, key in self._chunks()), default="")
+        if not newest:
+            return 0
+        header, _, _ = gzip.decompress(self._blobs.get(newest)).partition(b"\n")
+        return int(json.loads(header).get("position", 0))
+
     def _next_sequence(self) -> int:
-        sequence = -1
+        return max((sequence for sequence, _ in self._chunks()), default=-1) + 1
+
+    def _chunks(self) -> Iterator[tuple[int, str]]:
         for found in self._blobs.list(self._folder):
-            match = _KEY.match(found.key)
-            sequence = int(match[3]) if match else sequence
-        return sequence + 1
+            if match := _KEY.match(found.key):
+                yield int(match[3]), found.key
 
 
 class LogReader:

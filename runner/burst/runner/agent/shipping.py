@@ -35,6 +35,7 @@ class Stream:
     """One file, as far as it was shipped."""
 
     def __init__(self, path: Path, writer: LogWriter, masker: Masker, position: int = 0) -> None:
+        """`position`: bytes of the file that an earlier process knew to be in the blobs."""
         self._path = path
         self._writer = writer
         self._masker = masker
@@ -43,6 +44,7 @@ class Stream:
         self._freed = position
         self.shipped = position
         """Bytes of the file that are in the blobs."""
+        self._adopted = False
 
     def ship(self, *, final: bool = False) -> bool:
         """Ship what the file has by now; False if there may be more at once.
@@ -52,6 +54,7 @@ class Stream:
         Raises:
             BurstError: the blobs did not take it; call again.
         """
+        self._adopt()
         if not self._pending:
             data = self._next()
             self._pending = self._masker.feed(data)
@@ -60,12 +63,20 @@ class Stream:
         whole = self._read
         held = self._masker.held
         if self._pending:
-            self._writer.ship(self._pending)
+            self._writer.ship(self._pending, whole - held)
             self._pending = b""
         self.shipped = whole - held
         self._free()
         unfinished = final and self._masker.held > 0
         return self._read >= _size(self._path) and not unfinished
+
+    def _adopt(self) -> None:
+        """Go on behind what is in the blobs: whoever shipped before may have died before it wrote
+        down how far it was."""
+        if not self._adopted:
+            self._read = max(self._read, self._writer.position())
+            self._freed = self.shipped = self._read
+            self._adopted = True
 
     def _next(self) -> bytes:
         backlog = _size(self._path) - self._read
