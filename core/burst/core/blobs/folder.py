@@ -9,13 +9,13 @@ from __future__ import annotations
 import os
 import shutil
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import BinaryIO
 
 from burst.core.blobs.disk import Disk, read_file, write_file
 from burst.core.blobs.folder_batch import FolderBatch
-from burst.core.blobs.folder_writer import FolderWriter
+from burst.core.blobs.folder_writer import FolderWriter, confirm
 from burst.core.blobs.keys import PARTIAL, check_prefix
 from burst.core.blobs.local_file import write_whole
 from burst.core.blobs.port import BlobInfo
@@ -122,6 +122,7 @@ class FolderBlobs:
             open_descriptor: int | None = descriptor
             try:
                 disk.sync(descriptor)
+                written = os.fstat(descriptor)
                 disk.close(descriptor)
                 open_descriptor = None
                 self._writer.place(partial, path)
@@ -129,6 +130,8 @@ class FolderBlobs:
                 self._writer.drop(partial, open_descriptor)
                 raise
             self._writer.sync_folder(path.parent)
+            with suppress(FileNotFoundError):  # someone has deleted it since
+                confirm(path, written)
 
     def _copy(self, source: BinaryIO, descriptor: int) -> None:
         offset = 0

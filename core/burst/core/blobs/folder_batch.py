@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from burst.core.blobs.disk import write_file
-from burst.core.blobs.folder_writer import FolderWriter
+from burst.core.blobs.folder_writer import FolderWriter, confirm
 from burst.core.blobs.words import told
 from burst.core.errors import NotFound, StoreError
 
@@ -20,7 +20,7 @@ _OPEN = 64
 class _File:
     path: Path
     partial: Path
-    size: int
+    written: os.stat_result
     descriptor: int | None
     """Open as long as the file is not known to be on the disk."""
 
@@ -46,7 +46,7 @@ class FolderBatch:
             partial, descriptor = self._writer.create(
                 path.parent, lambda descriptor: write_file(disk, descriptor, view)
             )
-            file = _File(path, partial, len(view), descriptor)
+            file = _File(path, partial, os.fstat(descriptor), descriptor)
             with self._lock:
                 over = self._over
                 if not over:
@@ -92,17 +92,11 @@ class FolderBatch:
 
 
 def _confirm(file: _File) -> None:
-    """Through a fresh handle, since that is when a network file system asks its server."""
     try:
-        with told(file.path), file.path.open("rb") as fresh:
-            size = os.fstat(fresh.fileno()).st_size
+        with told(file.path):
+            confirm(file.path, file.written)
     except NotFound as error:
         raise StoreError(
             f"{file.path} is gone right after it was written",
             mend="see whether something else removes files there",
         ) from error
-    if size != file.size:
-        raise StoreError(
-            f"{file.path} holds {size} bytes of the {file.size} that were written",
-            mend="check the disk or the file server; this write does not count",
-        )

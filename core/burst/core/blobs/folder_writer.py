@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import threading
 from collections.abc import Callable, Iterator
 from contextlib import suppress
@@ -11,6 +12,7 @@ from typing import TypeVar
 from burst.core.blobs.disk import Disk
 from burst.core.blobs.keys import check_key
 from burst.core.blobs.staging import Staging
+from burst.core.errors import StoreError
 
 T = TypeVar("T")
 
@@ -108,6 +110,23 @@ class FolderWriter:
                     top = top.parent
                 found = self._stagings[device] = Staging(top, self.disk)
             return found
+
+
+def confirm(path: Path, written: os.stat_result) -> None:
+    """Compare a file with what was written, unless another has replaced it since. Through a fresh
+    handle, since that is when a network file system asks its server.
+
+    Raises:
+        OSError: if it cannot be opened.
+        StoreError: if it is shorter or longer.
+    """
+    with path.open("rb") as fresh:
+        found = os.fstat(fresh.fileno())
+    if found.st_ino == written.st_ino and found.st_size != written.st_size:
+        raise StoreError(
+            f"{path} holds {found.st_size} bytes of the {written.st_size} that were written",
+            mend="check the disk or the file server; this write does not count",
+        )
 
 
 def _again(attempt: Callable[[], T], worth: Callable[[], bool]) -> T:
