@@ -116,6 +116,7 @@ def plan_json(plan: Plan) -> PlanJson:
         "smaller_is_better": plan.smaller_is_better,
         "pools": list(plan.pools),
         "entrypoint": plan.entrypoint,
+        "start": plan.start or None,
         "code": plan.code.digest,
         "code_size": plan.code.size,
     }

@@ -195,6 +195,8 @@ class PlanJson(TypedDict):
     smaller_is_better: bool
     pools: list[str]
     entrypoint: str
+    start: str | None
+    """Where trials begin, in words; null where they begin anew."""
     code: str
     code_size: int
 

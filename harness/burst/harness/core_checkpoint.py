@@ -89,9 +89,24 @@ class CheckpointApi:
         self._progress = report_progress
         self._start = start
         self._asked = False
+        self._exports: dict[str, Any] = {"models": [], "tokenizer": {}}
         self._usual = Usual(session.clock)
         session.progress.training_since = session.clock.now()
         session.progress.checkpoint_interval = self._usual
+
+    def register_model(self, model: Any, tokenizer: Any = None) -> None:
+        """Keep, from now on, what others need to load a model of transformers whose state dict
+        `save` is given: its configuration, and its tokenizer's files. `burst checkpoint download`
+        writes them. Of several models, register each, in the order of the state.
+
+        Raises:
+            TrialError: the tokenizer does not write files, or too large ones.
+        """
+        from burst.harness.trial.exports import export_of, tokenizer_files
+
+        self._exports["models"].append(export_of(model))
+        if tokenizer is not None:
+            self._exports["tokenizer"].update(tokenizer_files(tokenizer))
 
     def save(self, state: Any, batches: int, *, own: Any = None,
              metrics: Mapping[str, float] | None = None) -> None:  # fmt: skip
@@ -116,9 +131,12 @@ class CheckpointApi:
         self._progress(batches)
         if not self._session.flush(self._session.grace):
             raise BurstError("no checkpoint: the store does not answer")
+        shared = {"state": state, "progress": self._session.progress.state()}
+        if self._exports["models"]:
+            shared["exports"] = self._exports
         engine.save(
             SaveRequest(
-                shared={"state": state, "progress": self._session.progress.state()},
+                shared=shared,
                 own={"state": own, "random": rng.capture()},
                 done=Lengths(batches=batches),
                 metrics=dict(metrics or {}),

@@ -120,6 +120,22 @@ def test_the_file_holds_what_save_pretrained_writes(bench: Bench, tmp_path: Path
         assert config[name] == value
 
 
+def test_a_script_registers_what_others_need_to_load_its_model(
+    bench: Bench, tmp_path: Path
+) -> None:
+    gpt = transformers.GPT2LMHeadModel(transformers.GPT2Config(**CONFIG))
+    script = bench.core(SOURCE)
+    script.register_model(gpt, tokenizer())
+    script.save({"net": gpt.state_dict(), "step": 3}, batches=1)
+    script.close()
+    out = tmp_path / "out"
+    download(open_blobs(bench.blobs_url), bench.newest(SOURCE), out)
+    loaded = untyped(transformers.AutoModelForCausalLM.from_pretrained(out))
+    for name, value in gpt.state_dict().items():
+        assert torch.equal(loaded.state_dict()[name], value)
+    assert transformers.AutoTokenizer.from_pretrained(out)("w3")["input_ids"] == [3]
+
+
 @pytest.mark.parametrize("tied", [True, False])
 def test_names_are_left_out_only_where_they_are_tied(tied: bool) -> None:
     config = transformers.GPT2Config(**CONFIG, tie_word_embeddings=tied)

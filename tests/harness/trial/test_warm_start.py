@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 import torch
 from torch import nn
+from torch.distributed.fsdp import fully_shard
 
 from burst.core.blobs import open_blobs
 from burst.core.checkpoints.importing import import_model
@@ -22,6 +23,7 @@ from burst.harness.errors import TrialError
 from burst.harness.importing import open_torch
 from burst.harness.trial.context import Setting
 from burst.harness.trial.warm import fit, load_weights
+from tests.harness.checkpoints.shard_support import mesh_of, world
 from tests.harness.trial.bench import SOURCE, TARGET, Bench
 from tests.harness.trial.lab import HPARAMS, TinyTrial
 
@@ -227,6 +229,20 @@ def test_another_number_of_models_is_told() -> None:
 def test_a_checkpoint_without_a_model_is_told() -> None:
     with pytest.raises(TrialError, match="holds no model"):
         load_weights([nn.Linear(3, 2)], {"state": {"step": 1}}, checkpoint="c")
+
+
+def test_whole_weights_start_a_sharded_model_with_its_own_part() -> None:
+    source: Any = nn.Sequential(nn.Linear(4, 6), nn.Linear(6, 2))
+    with world(1, 2):
+        live: Any = nn.Sequential(nn.Linear(4, 6), nn.Linear(6, 3))
+        fully_shard(live, mesh=mesh_of((2,)))
+        before = live[1].weight.to_local().clone()
+        text = load_weights(
+            [live], {"models": [source.state_dict()]}, checkpoint="c", partial=True
+        )
+        assert text == "2 of 4 tensors"
+        assert torch.equal(live[0].weight.to_local(), source[0].weight[3:])
+        assert torch.equal(live[1].weight.to_local(), before)
 
 
 # --- scripts -----------------------------------------------------------------------------------
