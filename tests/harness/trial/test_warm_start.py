@@ -11,8 +11,10 @@ from torch import nn
 from torch.distributed.fsdp import fully_shard
 
 from burst.core.blobs import open_blobs
+from burst.core.checkpoints.delete import delete, unpin
 from burst.core.checkpoints.importing import import_model
 from burst.core.checkpoints.manifest import Manifest
+from burst.core.checkpoints.rehearse import rehearse
 from burst.core.clock import SystemClock
 from burst.core.config.experiment import WarmStart
 from burst.core.metrics import merge
@@ -160,6 +162,9 @@ def test_a_layer_that_stays_as_it_was_imported_is_not_written_again(
     borrowed = [entry for entry in manifest.tensors if "/imports/" in entry.key]
     assert [entry.size > 5_000_000 for entry in borrowed] == [True]
     assert sum(e.size for e in manifest.tensors if e not in borrowed) < 100_000
+    delete(blobs, place.store, unpin(place.store, record.id))
+    assert rehearse(blobs, place.newest(TARGET)).good
+    assert blobs.info(record.manifest) is None
 
 
 # --- models alone ------------------------------------------------------------------------------
