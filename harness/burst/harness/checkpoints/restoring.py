@@ -13,7 +13,7 @@ from burst.core.checkpoints.manifest import Damaged, Manifest
 from burst.core.checkpoints.tiers import Elsewhere, Tiers
 from burst.core.clock import Clock
 from burst.core.errors import BurstError, Fenced, Unreachable
-from burst.core.model import Checkpoint
+from burst.core.model import Allocation, Checkpoint
 from burst.core.store.port import Store
 from burst.harness.checkpoints.agreement import on_all_ranks
 from burst.harness.checkpoints.port import Restored, Tree
@@ -74,7 +74,8 @@ class Restorer:
 
     def _candidates(self) -> list[str]:
         records = self._store.children(Checkpoint, self._identity.trial)
-        return [record.model_dump_json() for record in self._tiers.candidates(records)]
+        attempts = self._store.children(Allocation, self._identity.trial)
+        return [each.model_dump_json() for each in self._tiers.candidates(records, attempts)]
 
     def _load(
         self, reader: Reader, record: Checkpoint, into: Tree, *, warm: bool = False
