@@ -8,11 +8,19 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
+from botocore.exceptions import (
+    ConnectionClosedError,
+    ConnectTimeoutError,
+    EndpointConnectionError,
+    ReadTimeoutError,
+    SSLError,
+)
 
 from burst.core.blobs import s3_get
 from burst.core.blobs.retrying import Passing, Retries
 from burst.core.blobs.s3 import S3Blobs
 from burst.core.blobs.s3_streams import CHUNK
+from burst.core.blobs.s3_words import told
 from burst.core.errors import BurstError, StoreError, Unreachable
 from burst.core.testing.fault_proxy import FaultProxy, Spoil, fault_proxy
 from tests.core.blobs.mock_s3 import BUCKET, mock_s3
@@ -200,6 +208,25 @@ def test_an_object_replaced_while_it_is_read_is_read_anew(
     buffer = bytearray(2**20)
     assert blobs.read_into("old", memoryview(buffer)) == 2**20
     assert buffer == new
+
+
+@pytest.mark.parametrize(
+    ("error", "passes"),
+    [
+        (EndpointConnectionError(endpoint_url="u", error="refused"), True),
+        (ConnectTimeoutError(endpoint_url="u"), True),
+        (ReadTimeoutError(endpoint_url="u"), True),
+        (ConnectionClosedError(endpoint_url="u"), True),
+        (SSLError(endpoint_url="u", error="certificate verify failed"), False),
+    ],
+    ids=lambda value: type(value).__name__,
+)
+def test_a_server_that_is_away_is_tried_again_and_one_that_is_not_trusted_is_not(
+    error: Exception, passes: bool
+) -> None:
+    kind = Passing if passes else Unreachable
+    with pytest.raises(kind, match="did not answer"), told("s3://b/k", "b"):
+        raise error
 
 
 class TestRetries:

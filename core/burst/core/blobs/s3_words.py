@@ -123,6 +123,9 @@ def _answer(error: object) -> Answer:
 
 def _without_answer(error: Exception, name: str) -> BurstError | Passing:
     from botocore.exceptions import (
+        ConnectionError as NotConnected,
+    )
+    from botocore.exceptions import (
         CredentialRetrievalError,
         FlexibleChecksumError,
         HTTPClientError,
@@ -130,6 +133,7 @@ def _without_answer(error: Exception, name: str) -> BurstError | Passing:
         NoCredentialsError,
         PartialCredentialsError,
         ResponseStreamingError,
+        SSLError,
         SSOError,
         TokenRetrievalError,
     )
@@ -145,6 +149,13 @@ def _without_answer(error: Exception, name: str) -> BurstError | Passing:
         return Unreachable(
             f"there are no AWS credentials to use {name} with", why=str(error), mend=_LOGIN
         )
-    broken = (FlexibleChecksumError, HTTPClientError, IncompleteReadError, ResponseStreamingError)
+    broken = (
+        FlexibleChecksumError,
+        HTTPClientError,
+        IncompleteReadError,
+        NotConnected,
+        ResponseStreamingError,
+    )
     words = no_answer(name, str(error))
-    return Passing(words) if isinstance(error, broken) else words
+    passing = isinstance(error, broken) and not isinstance(error, SSLError)
+    return Passing(words) if passing else words
