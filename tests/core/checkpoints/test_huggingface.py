@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shutil
 from pathlib import Path
 from typing import Any
 
@@ -11,14 +12,21 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from safetensors.numpy import load_file
+from safetensors.torch import load_file as load_torch
 
 from burst.core.checkpoints import huggingface
 from burst.core.checkpoints.boxes import Box
 from burst.core.checkpoints.download import download
 from burst.core.checkpoints.importing import import_model
+from burst.core.checkpoints.manifest import Manifest
+from burst.core.checkpoints.rehearse import rehearse
 from burst.core.checkpoints.state_file import StateFile, TensorRef, state_dicts
-from burst.core.model import Copy
+from burst.core.model import Checkpoint, Copy
+from burst.core.store.port import Put
+from burst.harness.rehearse import rehearse as restored
 from tests.core.checkpoints.made import Shelf, foreign
+
+STORED = Path(__file__).parents[2] / "data" / "checkpoints" / "format-1"
 
 
 @pytest.fixture
@@ -111,6 +119,27 @@ def test_the_files_beside_an_imported_model_come_back(shelf: Shelf, tmp_path: Pa
     download(shelf.blobs, record, tmp_path / "out")
     for name, data in texts.items():
         assert (tmp_path / "out" / f"{name}.json").read_bytes() == data
+
+
+def test_a_checkpoint_of_format_1_is_rehearsed_and_handed_out(
+    shelf: Shelf, tmp_path: Path
+) -> None:
+    shutil.copytree(STORED, shelf.folder)
+    (key,) = (b.key for b in shelf.blobs.list("checkpoints/") if b.key.endswith("manifest.json"))
+    manifest = Manifest.decode(shelf.blobs.get(key))
+    record = Checkpoint(
+        id=manifest.id, trial=manifest.trial, experiment=manifest.experiment, attempt=1, batches=3,
+        created=manifest.created, url=shelf.blobs.url, manifest=key, size=manifest.size,
+    )  # fmt: skip
+    assert rehearse(shelf.blobs, record).good
+    shelf.store.commit(Put(record))
+    assert restored(shelf.store, record.id).good
+    download(shelf.blobs, record, tmp_path / "out")
+    found = load_torch(tmp_path / "out" / "model.safetensors")
+    assert {name: tuple(value.shape) for name, value in found.items()} == {
+        "fc.weight": (3, 4),
+        "fc.bias": (3,),
+    }
 
 
 def test_a_copy_that_is_damaged_is_passed_by(shelf: Shelf, tmp_path: Path) -> None:
