@@ -5,6 +5,7 @@ from __future__ import annotations
 import gc
 import json
 import os
+import sys
 from collections.abc import Iterator, Mapping, MutableMapping
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -175,11 +176,20 @@ def leave_gang() -> None:
 def gang_of_one(environ: MutableMapping[str, str] = os.environ) -> Iterator[None]:
     """Let code that sets up torch.distributed, as sharding a model does, find a gang of one, where
     no launcher has said anything else."""
-    missing = {name: value for name, value in GANG_OF_ONE.items() if name not in environ}
-    environ.update(missing)
+    if "RANK" in environ:
+        yield
+        return
+    added = dict(GANG_OF_ONE)
+    if sys.platform == "linux":
+        added["GLOO_SOCKET_IFNAME"] = "lo"
+    before = {name: environ.get(name) for name in added}
+    environ.update(added)
     try:
         yield
     finally:
         leave_gang()
-        for name in missing:
-            del environ[name]
+        for name, value in before.items():
+            if value is None:
+                environ.pop(name, None)
+            else:
+                environ[name] = value

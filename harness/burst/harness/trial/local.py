@@ -13,6 +13,7 @@ from burst.core.launch import LaunchSpec, Outcome, read_launch
 from burst.core.model import ExitKind
 from burst.harness import determinism
 from burst.harness.connect import folder_link, meet, open_engine, open_session
+from burst.harness.distributed import gang_of_one
 from burst.harness.leaving import leave_badly, leave_well
 from burst.harness.process import Terminated
 from burst.harness.rank import others_failed
@@ -65,7 +66,8 @@ def pytorch_init(
             )
         if setting.mode != "off":
             determinism.seed_all(setting.seed)
-        yield PyTorchTrialContext(setting, session)
+        with gang_of_one():
+            yield PyTorchTrialContext(setting, session)
         leave_well(session, spec, session.outcome or Outcome(kind=ExitKind.COMPLETED))
     except BaseException as error:
         determinism.explain(error)
