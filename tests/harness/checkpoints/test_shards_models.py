@@ -98,6 +98,18 @@ def step(context: PyTorchTrialContext) -> None:
         parameter.grad = parameter.detach().cos()
 
 
+def test_shards_of_parameters_and_moments_are_their_optimizers() -> None:
+    with world(0, 2):
+        context, state = trained(2)
+        step(context)
+        encoded = tree.encode(state.shared(), "shared")
+        (wrapped,) = context.optimizers
+        owned = {encoded.tensors[i].name for i in shards.owned_by([wrapped.optimizer], encoded)}
+    every = {item.name for item in encoded.tensors}
+    rest = {name for name in every if name.startswith("gradients") or ".1.running" in name}
+    assert owned == every - rest - {"models.0.1.num_batches_tracked"}
+
+
 def gradients_of(context: PyTorchTrialContext) -> dict[str, Any]:
     (model,) = context.models
     return {name: parameter.grad for name, parameter in model.named_parameters()}

@@ -112,11 +112,12 @@ def owned_by(optimizers: Sequence[torch.optim.Optimizer], encoded: Encoded) -> f
     """Indices of the tensors that are parameters or states of these optimizers: those that are
     alike on every rank of DDP, and that change in `step` alone."""
     owned: set[int] = set()
-    for optimizer in optimizers:
-        for group in optimizer.param_groups:
-            _add_addresses(group, owned)
-        for values in optimizer.state.values():
-            _add_addresses(values, owned)
+    with torch.no_grad():
+        for optimizer in optimizers:
+            for group in optimizer.param_groups:
+                _add_addresses(group, owned)
+            for values in optimizer.state.values():
+                _add_addresses(values, owned)
     return frozenset(i for i, item in enumerate(encoded.tensors) if item.address in owned)
 
 

@@ -106,7 +106,8 @@ def encode(tree: Any, root: str) -> Encoded:
         BurstError: for a value that cannot be represented, naming its place and type.
     """
     encoder = _Encoder(Encoded(root))
-    encoder.out.skeleton = encoder.node(tree, ())
+    with torch.no_grad():  # once here, and not for every shard
+        encoder.out.skeleton = encoder.node(tree, ())
     return encoder.out
 
 
