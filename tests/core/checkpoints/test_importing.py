@@ -13,6 +13,7 @@ import numpy as np
 import pytest
 from safetensors.numpy import load_file, save_file
 
+from burst.core.blobs import open_blobs
 from burst.core.checkpoints import import_files
 from burst.core.checkpoints.delete import delete, restorable, unpin
 from burst.core.checkpoints.download import download
@@ -22,6 +23,7 @@ from burst.core.checkpoints.rehearse import rehearse
 from burst.core.checkpoints.source import find_source
 from burst.core.errors import Conflict, NotFound, Refused, Unreachable, UsageError
 from burst.core.model import Checkpoint, Model
+from tests.core.blobs.mock_s3 import BUCKET, mock_s3
 from tests.core.checkpoints.made import Shelf, foreign
 from tests.harness.checkpoints.support import FAULTS, Died, Fault
 
@@ -157,6 +159,29 @@ def test_a_fault_at_any_call_leaves_a_whole_import_or_none(shelf: Shelf) -> None
             assert rehearse(place.blobs, again).good
             assert find_source(place.store, "gpt").id == again.id
             place.clock.advance(2 * 24 * 3600)
+
+
+def test_an_object_store_takes_an_import_and_gives_it_back(
+    shelf: Shelf, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    monkeypatch.setattr(import_files, "OWN_FILE_BYTES", 1000)
+    with mock_s3() as server:
+        blobs = open_blobs(f"s3://{BUCKET}/models?endpoint_url={server}")
+        record = import_model(blobs, shelf.store, foreign(arrays()), shelf.clock, name="gpt")
+        assert record.url == blobs.url
+        assert rehearse(shelf.blobs, record).good  # which finds the place by the record
+        download(shelf.blobs, record, tmp_path / "out")
+        found = load_file(tmp_path / "out" / "model.safetensors")
+        assert {name: a.tobytes() for name, a in found.items()} == {
+            name: a.tobytes() for name, a in arrays().items()
+        }
+        delete(blobs, shelf.store, _freed(shelf, record))
+        assert list(blobs.list("checkpoints/")) == []
+
+
+def _freed(shelf: Shelf, record: Checkpoint) -> Checkpoint:
+    forget(shelf.store, record)
+    return unpin(shelf.store, record.id)
 
 
 def test_what_a_killed_import_left_is_gone_a_day_later(shelf: Shelf) -> None:
