@@ -22,10 +22,14 @@ ALL = (
     "metric_reports",
     "loader",
     "exact_resume",
+    "checkpoints",
+    "checkpoint_often",
     "s3_transfer",
 )
 PAGE = Path(__file__).parent.parent / "docs" / "benchmarks.md"
 TITLES = {
+    "checkpoints": "Checkpoints of a 1.3 GB state",
+    "checkpoint_often": "A checkpoint every two seconds",
     "s3_transfer": "To S3 and back",
     "cli_speed": "The command line",
     "first_batch": "From submitting to the first batch",

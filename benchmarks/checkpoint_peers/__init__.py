@@ -1,0 +1,1 @@
+"""What the benchmark of checkpoints saves, and who saves it."""
