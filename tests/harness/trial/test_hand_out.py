@@ -30,6 +30,7 @@ from burst.harness.errors import TrialError
 from burst.harness.importing import open_torch
 from burst.harness.rehearse import UNTRIED, rehearse
 from burst.harness.trial.exports import export_of, tokenizer_files
+from burst.harness.trial.warm import fit, load_weights
 from tests.harness.trial.bench import SOURCE, Bench
 from tests.harness.trial.lab import EXPERIMENT, HPARAMS
 
@@ -165,6 +166,20 @@ def test_what_writes_no_files_is_no_tokenizer() -> None:
 
     with pytest.raises(TrialError, match="do not fit"):
         tokenizer_files(Folders())
+
+
+def test_a_base_model_fits_the_model_that_has_it_as_a_part_and_the_other_way_round() -> None:
+    config = transformers.GPT2Config(**CONFIG)
+    base, head = transformers.GPT2Model(config), transformers.GPT2LMHeadModel(config)
+    state = base.state_dict()
+    state["h.0.attn.bias"] = torch.ones(1)  # a mask that older files have, and the model ignores
+    assert fit(head, state).whole
+    load_weights([head], {"models": [state]}, checkpoint="c")
+    assert torch.equal(untyped(head).transformer.wte.weight, untyped(base).wte.weight)
+    other = transformers.GPT2Model(config)
+    found = fit(other, head.state_dict())
+    assert (found.missing, found.unexpected) == ((), ("lm_head.weight",))
+    assert len(found.taken) == len(base.state_dict())
 
 
 # --- files of torch ----------------------------------------------------------------------------

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import re
 from collections import OrderedDict
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -58,11 +59,13 @@ class Fit:
 def fit(model: nn.Module, saved: Mapping[str, Any]) -> Fit:
     """Compare a live model with a saved one, by names and shapes.
 
-    A name is the same with and without what `torch.compile` puts into it. A tensor that is missing
-    and tied to one that is there is not missing; neither is a module's extra state.
+    A name is the same with and without what `torch.compile` puts into it, and, of a model of
+    transformers, with and without the prefix of its base model. A tensor that is missing and tied
+    to one that is there is not missing; neither is a module's extra state, nor what the model
+    itself declares needless.
     """
     live = {_plain(name): value for name, value in model.state_dict(keep_vars=True).items()}
-    given = {_plain(name): value for name, value in saved.items()}
+    given = _named_as(model, live, {_plain(name): value for name, value in saved.items()})
     names = {_plain(name): name for name in model.state_dict()}
     same = {name for name in live if name in given and _same_shape(live[name], given[name])}
     held = {id(live[name]) for name in same}
@@ -71,16 +74,38 @@ def fit(model: nn.Module, saved: Mapping[str, Any]) -> Fit:
         for name, value in live.items()
         if name not in given and id(value) not in held and isinstance(value, torch.Tensor)
     ]
+    needless = _declared(model, "_keys_to_ignore_on_load_unexpected")
+    absent = _declared(model, "_keys_to_ignore_on_load_missing")
     return Fit(
         taken={names[name]: given[name] for name in live if name in same},
-        missing=tuple(missing),
-        unexpected=tuple(name for name in given if name not in live),
+        missing=tuple(name for name in missing if not absent(name)),
+        unexpected=tuple(name for name in given if name not in live and not needless(name)),
         reshaped=tuple(
             f"{name} ({_shape(given[name])} there, {_shape(live[name])} here)"
             for name in live
             if name in given and name not in same
         ),
     )
+
+
+def _named_as(
+    model: nn.Module, live: Mapping[str, Any], given: Mapping[str, Any]
+) -> Mapping[str, Any]:
+    """The saved names as the live model has them, where the one is a base model and the other has
+    it as a part, such as `h.0.…` and `transformer.h.0.…`."""
+    prefix = f"{getattr(getattr(model, '_orig_mod', model), 'base_model_prefix', '')}."
+    out: dict[str, Any] = {}
+    for name, value in given.items():
+        other = name.removeprefix(prefix) if name.startswith(prefix) else f"{prefix}{name}"
+        taken = name if name in live or other not in live or other in given else other
+        out[taken] = value
+    return out
+
+
+def _declared(model: nn.Module, attribute: str) -> Callable[[str], bool]:
+    """Whether a name is among the patterns that a model of transformers declares."""
+    patterns = getattr(getattr(model, "_orig_mod", model), attribute, None) or ()
+    return lambda name: any(re.search(pattern, name) for pattern in patterns)
 
 
 def load_weights(
