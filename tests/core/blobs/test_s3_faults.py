@@ -16,10 +16,9 @@ from botocore.exceptions import (
     SSLError,
 )
 
-from burst.core.blobs import s3_get
+from burst.core.blobs import s3_get, s3_streams
 from burst.core.blobs.retrying import Passing, Retries
 from burst.core.blobs.s3 import S3Blobs
-from burst.core.blobs.s3_streams import CHUNK
 from burst.core.blobs.s3_words import told
 from burst.core.errors import BurstError, StoreError, Unreachable
 from burst.core.testing.fault_proxy import FaultProxy, Spoil, fault_proxy
@@ -170,6 +169,7 @@ def test_every_part_goes_on_where_it_broke(
     blobs: S3Blobs, proxy: FaultProxy, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(s3_get, "_PART", 2**20)
+    monkeypatch.setattr(s3_streams, "CHUNK", 2**16)
     data = DATA * 30
     blobs.put("old", data)
     proxy.sent = 0
@@ -177,12 +177,13 @@ def test_every_part_goes_on_where_it_broke(
     buffer = bytearray(len(data))
     assert blobs.read_into("old", memoryview(buffer)) == len(data)
     assert buffer == data
-    assert proxy.sent <= len(data) + 8 * CHUNK
+    assert proxy.sent <= len(data) + 8 * 2**16
 
 
 def test_a_transfer_that_keeps_breaking_but_moves_is_not_given_up(
-    blobs: S3Blobs, proxy: FaultProxy
+    blobs: S3Blobs, proxy: FaultProxy, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    monkeypatch.setattr(s3_streams, "CHUNK", 2**16)
     data = DATA * 25
     blobs.put("old", data)
     proxy.spoils = [("GET", Spoil.TRUNCATED)] * 10

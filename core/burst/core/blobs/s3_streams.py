@@ -19,7 +19,7 @@ from burst.core.blobs.retrying import Passing
 from burst.core.blobs.s3_place import Place, S3Url
 from burst.core.blobs.s3_words import Answer, told
 
-CHUNK = 2**18
+CHUNK = 2**20
 """What a transfer that breaks loses at the most."""
 _CREDENTIALS_FOR = timedelta(minutes=5)
 """botocore renews what ends within ten minutes, so nothing that is asked for so often is stale."""
