@@ -123,6 +123,7 @@ def test_what_cannot_be_started_from_is_told_before_anything_is_written(
     run = ("run", str(file), "--dry-run", "--from")
     assert "holds weights alone" in burst(*run, id, "--everything", status=5).stderr
     assert "there is no 'ckpt-zzz'" in burst(*run, "ckpt-zzz", status=4).stderr
+    assert "checkpoint, trial or model 'gpt2'" in burst(*run, "gpt2", status=4).stderr
     world.fill(burst.store)
     assert "no checkpoint to start from" in burst(*run, f"{world.FAILED}.t0", status=4).stderr
 

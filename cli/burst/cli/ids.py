@@ -125,7 +125,18 @@ def find_source_id(store: Store, ref: str) -> str:
     """
     if store.find(Model, ref) is not None:
         return ref
-    return find_checkpoint(store, ref).id if ref.startswith("ckpt-") else find_trial(store, ref).id
+    if ref.startswith("ckpt-"):
+        return find_checkpoint(store, ref).id
+    try:
+        return find_trial(store, ref).id
+    except NotFound as error:
+        if ref.startswith("exp-") or "." in ref:
+            raise
+        raise NotFound(
+            f"there is no checkpoint, trial or model {ref!r}",
+            why=error.why,
+            mend="`burst ls` prints the experiments, `burst checkpoint list imports` the models",
+        ) from None
 
 
 def _by_prefix(store: Store, kind: type[R], ref: str, prefix: str) -> R:
