@@ -30,7 +30,7 @@ from burst.harness import (
     PyTorchTrialContext,
     Trainer,
 )
-from burst.harness.checkpoints.engine import Identity
+from burst.harness.checkpoints.engine import BlobCheckpointEngine, Identity
 from burst.harness.determinism import seed_all
 from burst.harness.distributed import DistributedContext, Place
 from burst.harness.progress import Progress, StoreSink
@@ -84,11 +84,7 @@ class Counting(PyTorchCallback):
 class TinyTrial(PyTorchTrial):
     def __init__(self, context: PyTorchTrialContext) -> None:
         self.context = context
-        self.model = context.wrap_model(
-            nn.Sequential(
-                nn.Linear(6, 8), nn.BatchNorm1d(8), nn.ReLU(), nn.Dropout(0.3), nn.Linear(8, 1)
-            )
-        )
+        self.model = context.wrap_model(self.net())
         self.optimizer = context.wrap_optimizer(
             torch.optim.AdamW(self.model.parameters(), lr=context.get_hparam("lr"))
         )
@@ -100,6 +96,11 @@ class TinyTrial(PyTorchTrial):
             context.wrap_lr_scheduler(scheduler(self.optimizer, argument), mode)
         self.largest = context.wrap_reducer(max, name="largest", for_validation=False)
         self.callback = Counting()
+
+    def net(self) -> nn.Module:
+        return nn.Sequential(
+            nn.Linear(6, 8), nn.BatchNorm1d(8), nn.ReLU(), nn.Dropout(0.3), nn.Linear(8, 1)
+        )
 
     def build_training_data_loader(self) -> DataLoader:
         return DataLoader(
@@ -145,7 +146,9 @@ class Result:
 class Lab:
     """One trial's store and blobs, and attempts at it, one after the other."""
 
-    def __init__(self, folder: Path) -> None:
+    def __init__(self, folder: Path, *, background: bool = False) -> None:
+        """`background`: let saves go on while training does, as they do in earnest."""
+        self._engine = BlobCheckpointEngine if background else Patient
         self.store: Store = MemoryStore()
         self.clock = ManualClock()
         self.tiers = Tiers([Tier(url=f"file://{folder}")], "node-1", self.clock)
@@ -180,7 +183,7 @@ class Lab:
             distributed=gang,
             progress=progress,
             reporter=Reporter(sink, Origin(TRIAL, attempt), self.clock),
-            engine=Patient(self.store, self.tiers, identity, gang, self.clock),
+            engine=self._engine(self.store, self.tiers, identity, gang, self.clock),
             asked=asked,
             clock=self.clock,
             experiment=EXPERIMENT,
@@ -241,7 +244,7 @@ def _ending(trial: Any, context: PyTorchTrialContext) -> dict[str, Any]:
 
 def _leaves(path: str, value: Any) -> Iterator[tuple[str, bytes]]:
     if isinstance(value, torch.Tensor):
-        yield path, value.detach().contiguous().numpy().tobytes()
+        yield path, value.detach().reshape(-1).view(torch.uint8).numpy().tobytes()
     elif isinstance(value, dict):
         for key, item in value.items():
             yield from _leaves(f"{path}.{key}", item)

@@ -111,9 +111,9 @@ class BlobCheckpointEngine:
             return
         save = self._begin(request, taken)
         self._flying.append(save)
+        self._gates.guard(save.snapshot, request.optimizers)
         self._copier.submit(_copy, save.snapshot)
         save.snapshot.begin()
-        self._gates.guard(save.snapshot, request.optimizers)
         self._conductor.submit(self._carry_out, save)
 
     def prepare(self, request: SaveRequest) -> None:
