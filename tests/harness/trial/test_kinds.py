@@ -36,8 +36,8 @@ class Averaged(Mortal):
 
     def __init__(self, context: PyTorchTrialContext) -> None:
         super().__init__(context)
-        average = AveragedModel(self.model, multi_avg_fn=get_ema_multi_avg_fn(0.9))
-        self.average = context.wrap_model(average)
+        self.average = AveragedModel(self.model, multi_avg_fn=get_ema_multi_avg_fn(0.9))
+        context.wrap_model(self.average)
 
     def train_batch(self, batch: Any, epoch_idx: int, batch_idx: int) -> dict[str, Any]:
         metrics = super().train_batch(batch, epoch_idx, batch_idx)
