@@ -208,7 +208,7 @@ def _tensors() -> dict[str, torch.Tensor]:
 @pytest.fixture
 def _small_parts(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(shards_save, "SPLIT_BYTES", 512)
-    shards_save._plan.cache_clear()
+    shards_save._plans.clear()
 
 
 @pytest.mark.usefixtures("_small_parts")

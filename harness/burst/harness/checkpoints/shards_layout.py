@@ -41,7 +41,7 @@ def local_of(tensor: torch.Tensor) -> torch.Tensor:
 
 @dataclass(frozen=True)
 class Layout:
-    """How a tensor lies on the ranks. Equal for equal structures, so that plans can be kept."""
+    """How a tensor lies on the ranks."""
 
     box: Box | None
     """What this rank has of it; None if the rank has none."""
@@ -53,6 +53,12 @@ class Layout:
     """What tensors have equal whose copies lie on the same ranks."""
     text: str
     """For comparing it with other ranks' and for people."""
+
+
+def mesh_key(mesh: Any) -> Any:
+    """Equal for meshes that put the same ranks in the same places, as this rank sees them."""
+    ranks = tuple(mesh.mesh.flatten().tolist())
+    return mesh.device_type, tuple(mesh.shape), ranks, mesh.get_coordinate()
 
 
 def layout_of(shape: tuple[int, ...], mesh: Any, placements: Sequence[Any], name: str) -> Layout:
@@ -69,14 +75,15 @@ def layout_of(shape: tuple[int, ...], mesh: Any, placements: Sequence[Any], name
     text = f"{tuple(mesh.shape)} {' '.join(str(placement) for placement in placements)}"
     coordinate = mesh.get_coordinate()
     sizes = tuple(mesh.shape[dim] for dim in copied)
+    among = (mesh_key(mesh), copied)
     if coordinate is None:
-        return Layout(None, 0, math.prod(sizes), (mesh, copied), text)
+        return Layout(None, 0, math.prod(sizes), among, text)
     local, offsets = compute_local_shape_and_global_offset(shape, mesh, placements)
     copy = 0
     for dim, size in zip(copied, sizes, strict=True):
         copy = copy * size + coordinate[dim]
     box = (tuple(offsets), tuple(local)) if math.prod(local) else None
-    return Layout(box, copy, math.prod(sizes), (mesh, copied), text)
+    return Layout(box, copy, math.prod(sizes), among, text)
 
 
 def _check(shape: tuple[int, ...], mesh: Any, dim: int, placement: Any, name: str) -> None:

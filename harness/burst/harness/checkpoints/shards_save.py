@@ -11,9 +11,8 @@ from __future__ import annotations
 import hashlib
 import json
 import math
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from functools import lru_cache
 from typing import Any, NamedTuple
 
 import torch
@@ -21,7 +20,13 @@ import torch
 from burst.core.checkpoints.boxes import Box, whole
 from burst.core.errors import BurstError
 from burst.harness.checkpoints.shards_boxes import rows, within
-from burst.harness.checkpoints.shards_layout import Layout, is_sharded, layout_of, local_of
+from burst.harness.checkpoints.shards_layout import (
+    Layout,
+    is_sharded,
+    layout_of,
+    local_of,
+    mesh_key,
+)
 from burst.harness.checkpoints.tree import Encoded
 from burst.harness.collective import Collective
 
@@ -50,7 +55,16 @@ class _Row(NamedTuple):
     dtype: torch.dtype
     alike: bool
     spread: tuple[Any, tuple[Any, ...]] | None
-    """Of a DTensor: its mesh and its placements."""
+    """Of a DTensor: what tells its mesh from others, and its placements."""
+
+
+class _Structure(NamedTuple):
+    """What a plan follows from."""
+
+    rows: tuple[_Row, ...]
+    meshes: dict[Any, Any]
+    """By what tells it from others. Plans are kept without them: a mesh holds process groups, and
+    nothing may hold those when the process ends."""
 
 
 class _Part(NamedTuple):
@@ -81,10 +95,15 @@ def divide(
     """
     if collective.size == 1 and not any(is_sharded(item.tensor) for item in encoded.tensors):
         return undivided(encoded)
-    if collective.size == 1:
-        plan = _plan_alone(_structure(encoded, ()))
-    else:
-        plan = _plan(_structure(encoded, alike), collective.rank, collective.size)
+    rank, ranks = collective.rank, collective.size
+    structure = _structure(encoded, alike if ranks > 1 else ())
+    key = (structure.rows, rank, ranks)
+    plan = _plans.get(key)
+    if plan is None:
+        plan = _plan(structure, rank, ranks)
+        while len(_plans) >= _KEPT:
+            del _plans[next(iter(_plans))]
+        _plans[key] = plan
     with torch.no_grad():
         return tuple(_chunk(part, encoded.tensors[part.tensor].tensor) for part in plan)
 
@@ -129,9 +148,10 @@ def agree(encoded: Encoded, collective: Collective, alike: Collection[int] = fro
     """
     if collective.size == 1:
         return
+    structure = _structure(encoded, alike)
     mine = [
-        [index, row.name, str(row.dtype), list(row.shape), _text(row)]
-        for index, row in enumerate(_structure(encoded, alike))
+        [index, row.name, str(row.dtype), list(row.shape), _text(row, structure.meshes)]
+        for index, row in enumerate(structure.rows)
         if row.alike or row.spread
     ]
     digest = hashlib.sha256(json.dumps(mine).encode()).hexdigest()
@@ -158,8 +178,8 @@ def _describe(table: Sequence[Sequence[Any]], index: int) -> str:
     return f"{text} {spread})" if spread else f"{text})"
 
 
-def _text(row: _Row) -> str:
-    return _layout(row).text if row.spread else ""
+def _text(row: _Row, meshes: Mapping[Any, Any]) -> str:
+    return _layout(row, meshes).text if row.spread else ""
 
 
 def _add_addresses(node: Any, found: set[int]) -> None:
@@ -179,43 +199,47 @@ def _add_addresses(node: Any, found: set[int]) -> None:
 # --- planning ----------------------------------------------------------------------------------
 
 
-def _structure(encoded: Encoded, alike: Collection[int]) -> tuple[_Row, ...]:
+_KEPT = 4
+_plans: dict[Any, tuple[_Part, ...]] = {}
+
+
+def _structure(encoded: Encoded, alike: Collection[int]) -> _Structure:
     out = []
+    keys: dict[int, Any] = {}
+    meshes: dict[Any, Any] = {}
     for index, item in enumerate(encoded.tensors):
         tensor: Any = item.tensor
         spread = None
         if is_sharded(tensor):
-            spread = (tensor.device_mesh, tensor.placements)
+            mesh = tensor.device_mesh
+            key = keys.get(id(mesh))
+            if key is None:
+                key = keys[id(mesh)] = mesh_key(mesh)
+                meshes[key] = mesh
+            spread = (key, tensor.placements)
         out.append(_Row(item.name, tensor.shape, tensor.dtype, index in alike, spread))
-    return tuple(out)
+    return _Structure(tuple(out), meshes)
 
 
-def _layout(row: _Row) -> Layout:
+def _layout(row: _Row, meshes: Mapping[Any, Any]) -> Layout:
     assert row.spread is not None
-    return layout_of(row.shape, *row.spread, row.name)
+    key, placements = row.spread
+    return layout_of(row.shape, meshes[key], placements, row.name)
 
 
-@lru_cache(maxsize=4)
-def _plan_alone(structure: tuple[_Row, ...]) -> tuple[_Part, ...]:
-    for row in structure:
-        if row.spread:
-            _layout(row)
-    return tuple(_Part(index, whole(row.shape), None) for index, row in enumerate(structure))
-
-
-@lru_cache(maxsize=4)
-def _plan(structure: tuple[_Row, ...], rank: int, ranks: int) -> tuple[_Part, ...]:
+def _plan(structure: _Structure, rank: int, ranks: int) -> tuple[_Part, ...]:
     mine: list[_Part] = []
     shared: dict[Any, list[tuple[_Part, int]]] = {}
     """Parts, and their bytes, by the ranks that have copies of them."""
     seats: dict[Any, tuple[int, int]] = {}
     """This rank's place among those, and how many they are."""
-    for index, row in enumerate(structure):
-        for part, layout in _held(index, row, rank, ranks):
-            if layout.copies == 1:
+    for index, row in enumerate(structure.rows):
+        layout = _held(row, structure.meshes, rank, ranks)
+        for part, copies in _parts(index, row, layout, rank):
+            if copies == 1:
                 mine.append(part)
                 continue
-            seats[layout.among] = (layout.copy, layout.copies)
+            seats[layout.among] = (layout.copy, copies)
             size = math.prod(part.box[1]) * row.dtype.itemsize
             shared.setdefault(layout.among, []).append((part, size))
     for among, parts in shared.items():
@@ -223,22 +247,26 @@ def _plan(structure: tuple[_Row, ...], rank: int, ranks: int) -> tuple[_Part, ..
     return tuple(sorted(mine, key=lambda part: (part.tensor, part.box)))
 
 
-def _held(index: int, row: _Row, rank: int, ranks: int) -> Iterator[tuple[_Part, Layout]]:
+def _held(row: _Row, meshes: Mapping[Any, Any], rank: int, ranks: int) -> Layout:
     """What this rank has of a tensor, and may have to write."""
     if row.spread:
-        layout = _layout(row)
-    elif row.alike and math.prod(row.shape) > 0:
-        layout = Layout(whole(row.shape), rank, ranks, (), "")
-    else:
-        layout = Layout(whole(row.shape) if rank == 0 else None, 0, 1, (), "")
-    if not math.prod(row.shape) and rank == 0:
-        yield _Part(index, whole(row.shape), None), Layout(None, 0, 1, (), "")
-    elif layout.box is not None:
+        return _layout(row, meshes)
+    if row.alike:
+        return Layout(whole(row.shape), rank, ranks, (), "")
+    return Layout(whole(row.shape) if rank == 0 else None, 0, 1, (), "")
+
+
+def _parts(index: int, row: _Row, layout: Layout, rank: int) -> Iterator[tuple[_Part, int]]:
+    """What this rank has, in parts, and how many ranks have each."""
+    count = math.prod(row.shape)
+    if not count and rank == 0:
+        yield _Part(index, whole(row.shape), None), 1
+    elif count and layout.box is not None:
         size = math.prod(layout.box[1]) * row.dtype.itemsize
         pieces = -(-size // SPLIT_BYTES) if layout.copies > 1 else 1
         for box in rows(layout.box, pieces):
             start = None if box == layout.box else within(box, layout.box)
-            yield _Part(index, box, start), layout
+            yield _Part(index, box, start), layout.copies
 
 
 def _share(parts: Sequence[tuple[_Part, int]], copy: int, copies: int) -> Iterator[_Part]:
