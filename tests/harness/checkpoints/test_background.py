@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import copy
+import gc
 import threading
+import weakref
 from collections.abc import Callable, Iterator
 from typing import Any
 
@@ -307,3 +309,15 @@ def test_what_forward_changes_is_copied_before_it_runs(
     held.go.set()
     assert engine.wait()
     assert same(restored(lab), before)
+
+
+def test_what_is_saved_is_not_kept_alive(lab: Lab) -> None:
+    """Gradients that are summed when a save comes are given back after the next step, as ever."""
+    engine = lab.engine(background=True)
+    gradient = torch.ones(100_000)
+    gone = weakref.ref(gradient)
+    engine.save(request({"models": []}, {"gradients": [gradient]}, 1))
+    assert engine.wait()
+    del gradient
+    gc.collect()
+    assert gone() is None

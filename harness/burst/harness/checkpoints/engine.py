@@ -85,7 +85,8 @@ class BlobCheckpointEngine:
         self._writers = Writers()
         self._gates = Gates()
         self._layout: tuple[tuple[Part, ...], Layout] | None = None
-        self._flying: deque[Save] = deque()
+        self._flying: deque[threading.Event] = deque()
+        """Set when a save is over; the saves themselves hold live tensors, and must not last."""
         self._looking = False
         self._looked = threading.Event()
         self._on_their_way: dict[str, Writing] = {}
@@ -104,13 +105,13 @@ class BlobCheckpointEngine:
         taken = self._take(request)
         self._look_around(taken.shared)
         while len(self._flying) >= IN_FLIGHT:
-            self._flying.popleft().done.wait()
+            self._flying.popleft().wait()
         self._saved = False
         if taken.held_back and self._still_held_back():
             self._warn(_not_saved(request, "it is not known yet what became of the one before"))
             return
         save = self._begin(request, taken)
-        self._flying.append(save)
+        self._flying.append(save.done)
         self._gates.guard(save.snapshot, request.optimizers)
         self._copier.submit(_copy, save.snapshot)
         save.snapshot.begin()
@@ -131,8 +132,8 @@ class BlobCheckpointEngine:
     def wait(self, timeout: float | None = None, *, last: bool = False) -> bool:
         """See the port. Collective: what one rank does not have, none has."""
         until = None if timeout is None else self._clock.monotonic() + timeout
-        for save in self._flying:
-            save.done.wait(self._left(until))
+        for done in self._flying:
+            done.wait(self._left(until))
         if last:
             self._mover.finish()
         moved = not self.busy() and self._mover.wait(self._left(until))
@@ -141,7 +142,7 @@ class BlobCheckpointEngine:
 
     def busy(self) -> bool:
         """Whether a save is on its way."""
-        return any(not save.done.is_set() for save in self._flying)
+        return any(not done.is_set() for done in self._flying)
 
     def close(self) -> None:
         """Let what is on its way end, and let go of everything."""
@@ -198,7 +199,7 @@ class BlobCheckpointEngine:
         if self._layout is None or self._layout[0] != parts.parts:
             self._layout = None  # first of all, so that there is memory for one at a time only
             while self._flying:
-                self._flying.popleft().done.wait()
+                self._flying.popleft().wait()
             pinned = any(source.is_cuda for source in parts.sources)
             self._layout = parts.parts, lay_out(parts.parts, pinned=pinned)
         return self._layout[1]

@@ -110,6 +110,9 @@ class Snapshot:
         with self._changed:
             self._error = self._error or error
             self._left.discard(number)
+            if not self._left:  # nobody may hold live tensors longer than it takes
+                self._sources = ()
+                self._staged.clear()
             self._changed.notify_all()
         return True
 
