@@ -143,6 +143,8 @@ def test_what_is_cached_is_copied_and_what_is_not_is_read_past_the_cache(
     assert path is not None
     with path.open("rb") as file:
         os.posix_fadvise(file.fileno(), 0, 0, os.POSIX_FADV_DONTNEED)
+        if module._cached(file.fileno(), len(data)):
+            pytest.skip("this file system is all cache")
         assert blobs.read_into("a", back) == 2**20
         assert turned == [True]
         file.read()

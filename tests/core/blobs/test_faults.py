@@ -39,7 +39,7 @@ def save(blobs: Blobs) -> None:
     except BaseException:
         batch.abort()
         raise
-    blobs.put("a/manifest", b"1 2")
+    blobs.put("b/manifest", b"1 2")
 
 
 def faulty(root: Path, plan: Plan) -> Blobs:
@@ -66,7 +66,7 @@ def test_killed_at_any_step_what_the_manifest_names_is_there_and_nothing_piles_u
             save(faulty(root, plan))
         assert plan.killed
         after = FolderBlobs(root)
-        names = after.get("a/manifest").split() if after.info("a/manifest") else []
+        names = after.get("b/manifest").split() if after.info("b/manifest") else []
         assert all(after.get(f"a/{name.decode()}") == DATA for name in names)
         save(after)  # a later writer, which also removes what the dead one left
         del after
@@ -88,7 +88,7 @@ def broken_by_power_cuts(root: Path, make: Callable[[Plan], FaultyDisk]) -> list
         disk.lose_power()
         there.mkdir(exist_ok=True)
         after = FolderBlobs(there)
-        names = after.get("a/manifest").split() if after.info("a/manifest") else []
+        names = after.get("b/manifest").split() if after.info("b/manifest") else []
         held = [after.get(key) for key in (f"a/{n.decode()}" for n in names) if after.info(key)]
         if held != [DATA] * len(names) or (step == "after all" and len(names) != 2):
             broken.append(step)
@@ -119,7 +119,7 @@ def test_failed_at_any_step_the_next_attempt_works(tmp_path: Path, how: How) -> 
                 break
             except BurstError:
                 raised += 1
-        assert FolderBlobs(tmp_path / str(number)).get("a/manifest")
+        assert FolderBlobs(tmp_path / str(number)).get("b/manifest")
         assert plan.reached
         assert not plan.killed
     assert raised > 15

@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import itertools
 import os
+import signal
 from collections.abc import Iterator
 
 import pytest
@@ -91,6 +92,7 @@ def test_a_forked_child_of_a_reader_reads_without_obstore_whose_threads_it_has_n
     child = os.fork()
     if child == 0:
         status = 1
+        signal.alarm(60)  # rather than hang with it
         try:
             own = bytearray(len(data) + 1)
             sizes = [blobs.read_into(key, memoryview(own)) for key in ("empty", "a")]
