@@ -175,6 +175,8 @@ def test_a_part_of_the_blobs_may_be_a_link_to_another_disk(
     root = tmp_path / "blobs"
     root.mkdir()
     (root / "checkpoints").symlink_to(shared_memory)
+    if root.stat().st_dev == shared_memory.stat().st_dev:
+        pytest.skip("there is no other disk here")
     blobs = FolderBlobs(root)
     batch = blobs.batch()
     batch.put("checkpoints/t/1", bytes(300_000), SHA)
