@@ -36,9 +36,10 @@ def request(shared: Any, own: Any = None, batches: int = 1, **more: Any) -> Save
 class Patient(BlobCheckpointEngine):
     """An engine that waits for what it saves, so that a test sees what came of it."""
 
-    def save(self, request: SaveRequest) -> None:
-        super().save(request)
+    def save(self, request: SaveRequest) -> bool:
+        done = super().save(request)
         self.wait()
+        return done
 
 
 @dataclass

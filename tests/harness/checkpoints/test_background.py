@@ -165,6 +165,21 @@ def test_a_third_save_waits_for_the_first_and_each_is_what_was_there(
     assert same(restored(lab), states[6])
 
 
+def test_a_save_that_need_not_be_is_left_out_where_two_are_under_way(
+    lab: Lab, model: Model, held: Held
+) -> None:
+    engine = lab.engine(background=True)
+    states = [save(engine, model, batches) for batches in (1, 2)]
+    spare = request(model.state(), None, 3, optimizers=[model.optimizer], dispensable=True)
+    assert not engine.save(spare)
+    held.go.set()
+    assert engine.wait()
+    assert engine.save(spare)
+    assert engine.wait()
+    assert sorted(record.batches for record in lab.records()) == [1, 2, 3]
+    assert same(restored(lab), states[1])
+
+
 def frozen(number: int) -> dict[str, Any]:
     return {"models": [{"base": torch.arange(9000.0), "head": torch.full((3,), float(number))}]}
 

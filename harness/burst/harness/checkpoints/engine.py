@@ -99,29 +99,33 @@ class BlobCheckpointEngine:
 
     # --- saving --------------------------------------------------------------------------------
 
-    def save(self, request: SaveRequest) -> None:
+    def save(self, request: SaveRequest) -> bool:
         """See the port."""
         self._raise_if_fenced()
         taken = self._take(request)
+        if taken is None:
+            return False
         self._look_around(taken.shared)
         while len(self._flying) >= IN_FLIGHT:
             self._flying.popleft().wait()
         self._saved = False
         if taken.held_back and self._still_held_back():
             self._warn(_not_saved(request, "it is not known yet what became of the one before"))
-            return
+            return True
         save = self._begin(request, taken)
         self._flying.append(save.done)
         self._gates.guard(save.snapshot, request.optimizers)
         self._copier.submit(_copy, save.snapshot)
         save.snapshot.begin()
         self._conductor.submit(self._carry_out, save)
+        return True
 
     def prepare(self, request: SaveRequest) -> None:
         """See the port."""
         taken = self._take(request)
-        self._look_around(taken.shared)
-        self._lay_out(taken.parts)
+        if taken is not None:
+            self._look_around(taken.shared)
+            self._lay_out(taken.parts)
 
     def poll(self) -> list[str]:
         self._raise_if_fenced()
@@ -142,7 +146,10 @@ class BlobCheckpointEngine:
 
     def busy(self) -> bool:
         """Whether a save is on its way."""
-        return any(not done.is_set() for done in self._flying)
+        return self._under_way() > 0
+
+    def _under_way(self) -> int:
+        return sum(not done.is_set() for done in self._flying)
 
     def close(self) -> None:
         """Let what is on its way end, and let go of everything."""
@@ -152,16 +159,22 @@ class BlobCheckpointEngine:
         self._writers.close()
         self._mover.close()
 
-    def _take(self, request: SaveRequest) -> _Taken:
-        """What this rank writes, and what rank 0 says of it. The tensors are live."""
+    def _take(self, request: SaveRequest) -> _Taken | None:
+        """What this rank writes, and what rank 0 says of it; None if it is left out, on the word
+        of any rank. The tensors are live."""
         halves: list[tree.Encoded] = []
 
         def act() -> list[str | bool]:
-            halves.append(tree.encode(request.shared, "shared"))
-            halves.append(tree.encode(request.own, "own"))
-            return [new_id("ckpt", self._clock), self._committer.holds_back]
+            crowded = request.dispensable and self._under_way() >= IN_FLIGHT
+            if not crowded:
+                halves.append(tree.encode(request.shared, "shared"))
+                halves.append(tree.encode(request.own, "own"))
+            return [crowded, new_id("ckpt", self._clock), self._committer.holds_back]
 
-        id, held_back = on_all_ranks(self._collective, act)[0]
+        answers = on_all_ranks(self._collective, act)
+        if any(crowded for crowded, _, _ in answers):
+            return None
+        _, id, held_back = answers[0]
         shared, own = halves
         alike = shards.owned_by(request.optimizers, shared)
         steady = steady_parts(shared, request.optimizers)

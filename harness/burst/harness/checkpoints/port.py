@@ -38,6 +38,9 @@ class SaveRequest:
     optimizers: Sequence[torch.optim.Optimizer] = ()
     """Optimizers whose parameters and states only their own `step` changes. These tensors may be
     copied later, until that step begins; everything else is copied before `save` returns."""
+    dispensable: bool = False
+    """Whether it may be left out where two saves are under way, as saving is slower than it is
+    asked for; else it waits until one of them is over."""
     ready: Callable[[], None] = _nothing
     """Called on rank 0, in the background, before the checkpoint is made to count; it raises where
     the checkpoint must not, because what was reported before is not durable."""
@@ -64,10 +67,12 @@ class Restored:
 class CheckpointEngine(Protocol):
     """Saves and restores for one rank. Collective: every rank calls the same in the same order."""
 
-    def save(self, request: SaveRequest) -> None:
+    def save(self, request: SaveRequest) -> bool:
         """Take the state. May return before it is durable; `wait` tells. A failure to write is
-        remembered and reported (`poll`), and never raised into training. Where two saves are under
-        way, the third waits.
+        remembered and reported (`poll`), and never raised into training.
+
+        Returns:
+            False if it was left out: two are under way, and this one need not be made.
 
         Raises:
             BurstError: if the state holds something that cannot be represented, naming it.

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import replace
 from typing import Any
 
 from burst.core.config.experiment import WarmStart
@@ -69,9 +70,13 @@ class Keeper:
         engine = self._session.engine
         return 0.0 if engine is None else engine.last_durable_s
 
-    def save(self, done: Lengths) -> float | None:
+    def save(self, done: Lengths, *, dispensable: bool = False) -> float | None:
         """Save, unless this very batch is saved; returns the seconds it held training up.
-        Collective. Metrics reported so far are durable before the checkpoint is."""
+        Collective. Metrics reported so far are durable before the checkpoint is.
+
+        Args:
+            dispensable: whether it may be left out where saves take longer than the time between.
+        """
         session, batch = self._session, self._state.context.batch
         engine = session.engine
         if engine is None or self._saved == batch:
@@ -81,7 +86,9 @@ class Keeper:
         shared = self._shared(done.seconds)
         for callback in self._state.callbacks.values():
             callback.on_checkpoint_save_start(shared)
-        engine.save(self._request(shared, done))
+        request = replace(self._request(shared, done), dispensable=dispensable)
+        if not engine.save(request):
+            return session.clock.monotonic() - begun
         self._saved = batch
         self.hear()
         for callback in self._state.callbacks.values():

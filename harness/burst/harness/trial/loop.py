@@ -216,7 +216,7 @@ class Loop:
             if any(self._context.distributed.allgather(self._context.stop_requested)):
                 leaving |= Wish.STOP
         if wish & Wish.CHECKPOINT:
-            self._checkpoint()
+            self._checkpoint(dispensable=True)
         self._schedule.did(wish, self._session.clock.monotonic())
         return leaving or wish & Wish.DRAIN
 
@@ -258,9 +258,9 @@ class Loop:
             raise ConfigError(text, mend=mend)
         self._session.warn("trial.metric_missing", f"{text}; {mend}")
 
-    def _checkpoint(self) -> None:
+    def _checkpoint(self, *, dispensable: bool = False) -> None:
         keeper = self._parts.keeper
-        stall = keeper.save(self.lengths())
+        stall = keeper.save(self.lengths(), dispensable=dispensable)
         if stall is not None:
             self._schedule.saved(
                 self._context.batch,
