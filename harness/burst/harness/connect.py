@@ -35,6 +35,8 @@ class Link:
     allocation: str = ""
     warm_start: str = ""
     """The checkpoint to start from if the trial has none of its own."""
+    weights_only: bool = False
+    """Whether the trial wants no more of that one than the models."""
     node: str = ""
     tiers: tuple[Tier, ...] = ()
     """The places for checkpoints, fastest first; empty is `checkpoints_url` alone."""
@@ -169,6 +171,7 @@ def open_engine(link: Link, session: Session) -> CheckpointEngine:
         session.distributed,
         session.clock,
         warm_start=link.warm_start,
+        weights_only=link.weights_only,
     )
 
 

@@ -89,6 +89,7 @@ class Lab:
         store: Store | None = None,
         blobs: Blobs | None = None,
         warm_start: str = "",
+        weights_only: bool = False,
         background: bool = False,
     ) -> BlobCheckpointEngine:
         token = self.store.get(Trial, self.trial).token
@@ -99,6 +100,7 @@ class Lab:
             collective or Solo(),
             self.clock,
             warm_start=warm_start,
+            weights_only=weights_only,
         )
         self.engines.append(engine)
         return engine

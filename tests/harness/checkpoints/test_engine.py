@@ -495,3 +495,34 @@ def test_damage_that_only_one_rank_meets_makes_all_fall_back(
     assert [one.done.batches for one in found] == [1, 1]
     assert "on rank 1" in lab.records()[-1].damaged
     assert capsys.readouterr().err.count("warning") == 1
+
+
+def test_a_start_from_the_weights_alone_reads_no_more_than_these(
+    lab: Lab, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(packs, "OWN_FILE_BYTES", 1000)
+    weights = torch.rand(2000)
+    given = {"models": [{"w": weights, "tied": weights}], "moments": torch.rand(4000)}
+    lab.engine().save(request(given, {"rng": [1]}, 1))
+    (source,) = lab.records()
+    lab.trial = lab.add_trial(1)
+    read: list[int] = []
+
+    class Counting:
+        def __getattr__(self, name: str) -> Any:
+            return getattr(lab.blobs, name)
+
+        def read_into(self, key: str, buffer: memoryview) -> int:
+            size = lab.blobs.read_into(key, buffer)
+            read.append(size)
+            return size
+
+    found = lab.engine(
+        blobs=Counting(),
+        warm_start=source.id,
+        weights_only=True,
+    ).restore()
+    assert found is not None
+    assert same(found.shared, {"models": given["models"]})
+    assert found.own is None
+    assert sum(read) < 8000 + 4000

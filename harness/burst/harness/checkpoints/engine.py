@@ -63,11 +63,13 @@ class BlobCheckpointEngine:
         clock: Clock,
         *,
         warm_start: str = "",
+        weights_only: bool = False,
     ) -> None:
         """Collective.
 
         Args:
             warm_start: id of the checkpoint to restore if the trial has none of its own.
+            weights_only: whether of that one only the models are read.
         """
         self.last_durable_s = 0.0
         """Seconds from the beginning of the last save that succeeded until it was committed."""
@@ -78,7 +80,15 @@ class BlobCheckpointEngine:
         self._warm_start = warm_start
         self._committer = Committer(store, tiers, identity, collective.twin(), clock)
         self._mover = Mover(store, tiers, identity, clock, self._failed)
-        self._restorer = Restorer(store, tiers, identity, collective, clock, warm_start=warm_start)
+        self._restorer = Restorer(
+            store,
+            tiers,
+            identity,
+            collective,
+            clock,
+            warm_start=warm_start,
+            weights_only=weights_only,
+        )
         self._conductor = ThreadPoolExecutor(1, thread_name_prefix="burst-checkpoint-order")
         self._copier = ThreadPoolExecutor(1, thread_name_prefix="burst-checkpoint-copy")
         self._partition = Partition(collective)

@@ -25,6 +25,8 @@ from burst.harness.checkpoints.port import Tree
 T = TypeVar("T")
 
 THREADS = 3
+_NONE = torch.empty(0)
+"""In the place of a tensor that is not read."""
 
 
 class Source(Protocol):
@@ -46,7 +48,13 @@ class Reader:
         self._threads.shutdown()
 
     def read(
-        self, source: Source, half: FileEntry, files: Mapping[str, FileEntry], into: Tree = None
+        self,
+        source: Source,
+        half: FileEntry,
+        files: Mapping[str, FileEntry],
+        into: Tree = None,
+        *,
+        only: str = "",
     ) -> Tree:
         """The tree of a half.
 
@@ -54,6 +62,7 @@ class Reader:
             files: the checkpoint's files by SHA-256.
             into: a tree shaped like it, or like a part of it, with live tensors. Those that fit
                 are filled, and are in the tree that is returned.
+            only: the one key of the tree to read, if it has it; else all is read.
 
         Raises:
             Damaged: if something is missing, or is not what was written.
@@ -62,14 +71,17 @@ class Reader:
         """
         state = StateFile.decode(bytes(self._read(source, half)))
         try:
+            skeleton = state.tree
+            if only and isinstance(skeleton, dict) and only in skeleton:
+                skeleton = {only: skeleton[only]}
             live = shards.targets(state, into)
-            self.touched = self.touched or any(each is not None for each in live)
-            tensors = [
-                shards.empty(ref) if each is None else each
-                for ref, each in zip(state.tensors, live, strict=True)
-            ]
+            tensors: list[torch.Tensor] = [_NONE] * len(state.tensors)
+            for index in tree.tensors_in(skeleton):
+                found = live[index]
+                self.touched = self.touched or found is not None
+                tensors[index] = shards.empty(state.tensors[index]) if found is None else found
             self._fill(source, state, files, tensors)
-            return tree.decode(state.tree, tensors)
+            return tree.decode(skeleton, tensors)
         except (ValueError, LookupError, TypeError) as error:
             raise BurstError(
                 f"{half.key} cannot be read, though it is what was written",
@@ -86,7 +98,7 @@ class Reader:
     ) -> None:
         reads: dict[str, list[tuple[torch.Tensor, shards.Read]]] = {}
         for ref, tensor in zip(state.tensors, tensors, strict=True):
-            for read in shards.wanted(ref, tensor):
+            for read in shards.wanted(ref, tensor) if tensor is not _NONE else ():
                 reads.setdefault(state.files[read.file], []).append((tensor, read))
         _results(
             [

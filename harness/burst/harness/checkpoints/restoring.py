@@ -34,10 +34,12 @@ class Restorer:
         clock: Clock,
         *,
         warm_start: str = "",
+        weights_only: bool = False,
     ) -> None:
         """
         Args:
             warm_start: id of the checkpoint to restore if the trial has none of its own.
+            weights_only: whether of that one only the models are read.
         """
         self._store = store
         self._tiers = tiers
@@ -45,6 +47,7 @@ class Restorer:
         self._collective = collective
         self._clock = clock
         self._warm_start = warm_start
+        self._only = "models" if weights_only else ""
 
     def restore(self, into: Tree = None) -> Restored | None:
         """See `burst.harness.checkpoints.port.CheckpointEngine.restore`."""
@@ -87,8 +90,9 @@ class Restorer:
             manifest = self._tiers.find(record)
             source, rank = self._tiers.source(manifest), self._collective.rank
             files = {entry.sha256: entry for entry in manifest.files}
-            trees.append(reader.read(source, manifest.shared, files, into))
-            for own in manifest.own[rank :: self._collective.size]:
+            only = self._only if warm else ""
+            trees.append(reader.read(source, manifest.shared, files, into, only=only))
+            for own in () if only else manifest.own[rank :: self._collective.size]:
                 trees.append(reader.read(source, own, files))
             manifests.append(manifest)
 

@@ -17,7 +17,7 @@ import base64
 import copy
 import struct
 from collections import Counter, OrderedDict, defaultdict, deque
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple, TypeVar
 
@@ -245,6 +245,22 @@ def decode(skeleton: Json, tensors: Sequence[torch.Tensor]) -> Any:
     return _DECODERS[kind](tensors, *parts)
 
 
+def tensors_in(skeleton: Json) -> Iterator[int]:
+    """The indices of the tensors that a skeleton, or a part of one, points to."""
+    if isinstance(skeleton, list):
+        for item in skeleton:
+            yield from tensors_in(item)
+    elif isinstance(skeleton, dict) and "$" not in skeleton:
+        for item in skeleton.values():
+            yield from tensors_in(item)
+    elif isinstance(skeleton, dict):
+        kind, *parts = skeleton["$"]
+        if kind in _POINTERS:
+            yield parts[0]
+        else:
+            yield from tensors_in(parts)
+
+
 def _mark(kind: str, *parts: Json) -> Json:
     return {"$": [kind, *parts]}
 
@@ -359,6 +375,9 @@ _LEAVES: dict[type, Callable[[Any], Json]] = {
     torch.dtype: lambda value: _mark("dtype", str(value).removeprefix("torch.")),
     torch.device: lambda value: _mark("device", str(value)),
 }
+
+_POINTERS = ("tensor", "parameter", "array", "long bytes", "long bytearray")
+"""The marks whose first part is the index of a tensor."""
 
 _CONTAINERS: dict[type, Callable[[_Encoder, Any, Path], Json]] = {
     dict: _encode_dict,

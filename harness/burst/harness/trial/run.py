@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 
 from burst.core.config.experiment import ExperimentConfig
 from burst.core.launch import LaunchSpec, Outcome
@@ -43,7 +44,9 @@ def run_trial(spec: LaunchSpec, terminated: Callable[[], bool]) -> None:
 
 def connect(spec: LaunchSpec, config: ExperimentConfig, terminated: Callable[[], bool]) -> Session:
     """This rank's session, with checkpoints. Collective."""
-    link = launch_link(spec)
+    start = config.start
+    weights_only = start is not None and start.what == "weights"
+    link = replace(launch_link(spec), weights_only=weights_only)
     session = open_session(
         link,
         meet(device_of(spec, Place.from_environment())),
