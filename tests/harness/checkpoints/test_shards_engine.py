@@ -29,9 +29,10 @@ def state(model: nn.Module, optimizer: torch.optim.Optimizer) -> dict[str, Any]:
 @pytest.mark.parametrize("ranks", [2, 3])
 def test_ranks_share_the_writing_and_nothing_is_written_twice(lab: Lab, ranks: int) -> None:
     whole = state(*trained())
+    alike = [trained() for _ in range(ranks)]  # before there are threads that draw at once
 
     def save(rank: Collective) -> Any:
-        model, optimizer = trained()
+        model, optimizer = alike[rank.rank]
         if rank.rank:
             with torch.no_grad():
                 model[1].get_buffer("running_mean").fill_(
@@ -58,8 +59,10 @@ def test_ranks_share_the_writing_and_nothing_is_written_twice(lab: Lab, ranks: i
 
 
 def test_ranks_with_different_models_are_told_by_name_and_save_nothing(lab: Lab) -> None:
+    different = [trained(40), trained(41)]
+
     def save(rank: Collective) -> list[str]:
-        model, optimizer = trained(40 + rank.rank)
+        model, optimizer = different[rank.rank]
         engine = lab.engine(rank)
         engine.save(request(state(model, optimizer), optimizers=[optimizer]))
         engine.wait(60)
