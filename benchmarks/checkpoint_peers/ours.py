@@ -11,7 +11,7 @@ from typing import Any
 import torch
 
 from benchmarks.checkpoint_peers.state import Training
-from burst.core.checkpoints.manifest import Manifest
+from burst.core.checkpoints.format.manifest import Manifest
 from burst.core.model import Lengths
 from burst.harness import DataLoader, envelope
 from burst.harness.checkpoints.port import CheckpointEngine, Restored, SaveRequest

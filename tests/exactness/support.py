@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TypeVar
 
-from burst.core.checkpoints.manifest import Manifest
+from burst.core.checkpoints.format.manifest import Manifest
 from burst.core.metrics import merge
 from burst.core.model import Checkpoint, Experiment, Trial
 from burst.core.states import TrialState, is_terminal

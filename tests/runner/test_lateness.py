@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from burst.core.checkpoints.age import is_late, mark_of
+from burst.core.checkpoints.assurance.age import is_late, mark_of
 from burst.core.model import Event, Trial
 from burst.core.states import TrialState
 from burst.core.store.port import Put

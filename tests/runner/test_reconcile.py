@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from burst.core.checkpoints.manifest import manifest_key
+from burst.core.checkpoints.format.manifest import manifest_key
 from burst.core.ids import new_id
 from burst.core.model import (
     Allocation,

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from burst.core.blobs import open_blobs
-from burst.core.checkpoints.manifest import FileEntry, Manifest, folder, manifest_key
+from burst.core.checkpoints.format.manifest import FileEntry, Manifest, folder, manifest_key
 from burst.core.ids import new_id
 from burst.core.model import Checkpoint, Copy, Experiment, Lengths, Model, Trial
 from burst.core.states import is_terminal

@@ -7,8 +7,8 @@ from typing import Any
 
 import pytest
 
-from burst.core.checkpoints.delete import delete
-from burst.core.checkpoints.source import find_source
+from burst.core.checkpoints.exchange.source import find_source
+from burst.core.checkpoints.removal.delete import delete
 from burst.core.clock import ManualClock
 from burst.core.config.experiment import ExperimentConfig, WarmStart
 from burst.core.errors import NotFound, Refused

@@ -20,7 +20,7 @@ from burst.cli.shapes import (
     TrialJson,
     TrialWholeJson,
 )
-from burst.core.checkpoints.age import checkpoint_age, is_late
+from burst.core.checkpoints.assurance.age import checkpoint_age, is_late
 from burst.core.model import (
     Allocation,
     Checkpoint,

@@ -12,7 +12,7 @@ import re
 from collections.abc import Iterable
 from typing import TypeVar
 
-from burst.core.checkpoints.uses import IMPORTS
+from burst.core.checkpoints.removal.uses import IMPORTS
 from burst.core.errors import NotFound, UsageError
 from burst.core.model import Checkpoint, Experiment, Model, Node, Record, Trial
 from burst.core.store.port import Store
@@ -94,7 +94,7 @@ def find_checkpoint(store: Store, ref: str) -> Checkpoint:
 def newest_checkpoint(store: Store, trial: Trial) -> Checkpoint:
     found = store.find(Checkpoint, trial.checkpoint) if trial.checkpoint else None
     if found is not None and (found.damaged or found.deleted is not None):
-        from burst.core.checkpoints.delete import restorable
+        from burst.core.checkpoints.removal.delete import restorable
 
         good = restorable(store.children(Checkpoint, trial.id))
         found = good[0] if good else found

@@ -9,8 +9,8 @@ from pathlib import Path
 from typing import Any
 
 from burst.cli.session import Session
-from burst.core.checkpoints.foreign import open_foreign, written_by_torch
-from burst.core.checkpoints.importing import import_model
+from burst.core.checkpoints.exchange.foreign import open_foreign, written_by_torch
+from burst.core.checkpoints.exchange.importing import import_model
 from burst.core.checkpoints.verify import Progress
 from burst.core.errors import BurstError, ExitCode, NotFound, Unreachable, UsageError
 from burst.core.model import Checkpoint

@@ -159,7 +159,7 @@ def open_session(
 
 def open_engine(link: Link, session: Session) -> CheckpointEngine:
     """The trial's checkpoints. Collective in all that it does; imports torch."""
-    from burst.core.checkpoints.tiers import Tiers
+    from burst.core.checkpoints.tiers.places import Tiers
     from burst.harness.checkpoints.engine import BlobCheckpointEngine, Identity
 
     if session.store is None:

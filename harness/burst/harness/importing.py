@@ -23,8 +23,13 @@ from typing import Any
 import torch
 
 from burst.core.blobs import open_blobs
-from burst.core.checkpoints.foreign import Foreign, ForeignTensor, texts_beside, torch_files
-from burst.core.checkpoints.importing import import_model
+from burst.core.checkpoints.exchange.foreign import (
+    Foreign,
+    ForeignTensor,
+    texts_beside,
+    torch_files,
+)
+from burst.core.checkpoints.exchange.importing import import_model
 from burst.core.clock import SystemClock
 from burst.core.errors import BurstError, NotFound, UsageError
 from burst.core.store import open_store

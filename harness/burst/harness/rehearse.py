@@ -23,7 +23,7 @@ from pathlib import Path
 from typing import Any
 
 from burst.core.blobs import open_blobs
-from burst.core.checkpoints.manifest import Damaged, FileEntry
+from burst.core.checkpoints.format.manifest import Damaged, FileEntry
 from burst.core.checkpoints.reading import Reading, open_checkpoint
 from burst.core.checkpoints.verify import in_words
 from burst.core.errors import BurstError

@@ -14,7 +14,7 @@ from __future__ import annotations
 import math
 from collections.abc import Collection, Iterable, Sequence
 
-from burst.core.checkpoints.delete import indispensable, restorable
+from burst.core.checkpoints.removal.delete import indispensable, restorable
 from burst.core.config.experiment import Keep
 from burst.core.model import Checkpoint
 

@@ -13,10 +13,17 @@ from dataclasses import dataclass, field
 from typing import Any, cast
 
 from burst.core.blobs.port import BlobInfo, Blobs
-from burst.core.checkpoints.delete import delete, finish, restorable, sweep
-from burst.core.checkpoints.evict import evict
-from burst.core.checkpoints.lend import Known, borrowed_from, join, known_files, still_lent, terms
-from burst.core.checkpoints.manifest import FileEntry, Manifest, folder, manifest_key
+from burst.core.checkpoints.format.manifest import FileEntry, Manifest, folder, manifest_key
+from burst.core.checkpoints.removal.delete import delete, finish, restorable, sweep
+from burst.core.checkpoints.removal.evict import evict
+from burst.core.checkpoints.removal.lend import (
+    Known,
+    borrowed_from,
+    join,
+    known_files,
+    still_lent,
+    terms,
+)
 from burst.core.errors import BurstError, Fenced, NotFound
 from burst.core.model import Checkpoint, Copy, Lengths, Trial
 from burst.core.store import update

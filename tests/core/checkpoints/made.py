@@ -12,11 +12,11 @@ import numpy as np
 
 from burst.core.blobs import open_blobs
 from burst.core.blobs.port import Blobs
-from burst.core.checkpoints.boxes import Box
-from burst.core.checkpoints.foreign import Foreign, ForeignTensor
-from burst.core.checkpoints.manifest import FileEntry, Manifest, manifest_key
-from burst.core.checkpoints.state_file import StateFile, TensorRef
-from burst.core.checkpoints.tensorfile import entry_of, lay_out
+from burst.core.checkpoints.exchange.foreign import Foreign, ForeignTensor
+from burst.core.checkpoints.format.boxes import Box
+from burst.core.checkpoints.format.manifest import FileEntry, Manifest, manifest_key
+from burst.core.checkpoints.format.state_file import StateFile, TensorRef
+from burst.core.checkpoints.format.tensorfile import entry_of, lay_out
 from burst.core.clock import ManualClock
 from burst.core.ids import new_id
 from burst.core.model import Checkpoint, Lengths

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from burst.core.checkpoints.age import (
+from burst.core.checkpoints.assurance.age import (
     LEAST_S,
     alarm,
     allowed_age,

@@ -9,7 +9,7 @@ import numpy as np
 from hypothesis import given
 from hypothesis import strategies as st
 
-from burst.core.checkpoints.boxes import Box, inside, runs, tile, whole
+from burst.core.checkpoints.format.boxes import Box, inside, runs, tile, whole
 
 
 @st.composite

@@ -2,7 +2,7 @@ from __future__ import annotations
 
 import pytest
 
-from burst.core.checkpoints.causes import brief, cause
+from burst.core.checkpoints.assurance.causes import brief, cause
 
 FULL = (
     "the checkpoint at batch {batch} was not saved: cannot write /mnt/c/exp-1.t0000/ckpt-2/{sha}\n"

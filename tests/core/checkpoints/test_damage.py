@@ -7,9 +7,9 @@ from typing import cast
 import pytest
 
 from burst.core.blobs.port import Blobs
-from burst.core.checkpoints.damage import harmed_by, mark_damaged, mark_harmed
-from burst.core.checkpoints.lend import known_files
-from burst.core.checkpoints.manifest import FileEntry
+from burst.core.checkpoints.format.manifest import FileEntry
+from burst.core.checkpoints.removal.damage import harmed_by, mark_damaged, mark_harmed
+from burst.core.checkpoints.removal.lend import known_files
 from burst.core.errors import Fenced, NotFound
 from burst.core.model import Checkpoint
 from burst.core.store.port import Fence

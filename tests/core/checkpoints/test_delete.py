@@ -9,7 +9,7 @@ import torch
 
 from burst.core.blobs import open_blobs
 from burst.core.blobs.port import Blobs
-from burst.core.checkpoints.delete import delete, finish, pin, restorable, sweep, unpin
+from burst.core.checkpoints.removal.delete import delete, finish, pin, restorable, sweep, unpin
 from burst.core.checkpoints.verify import read, verify
 from burst.core.errors import Fenced, NotFound, Refused, Unreachable
 from burst.core.model import Checkpoint, Copy, Model, Trial

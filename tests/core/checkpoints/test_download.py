@@ -14,9 +14,9 @@ import torch
 from safetensors.torch import load_file
 
 from burst.core.checkpoints import ahead
-from burst.core.checkpoints import download as making
-from burst.core.checkpoints.download import download
-from burst.core.checkpoints.manifest import Damaged, Manifest
+from burst.core.checkpoints.exchange import download as making
+from burst.core.checkpoints.exchange.download import download
+from burst.core.checkpoints.format.manifest import Damaged, Manifest
 from burst.core.checkpoints.verify import verify
 from burst.core.errors import BurstError, Unreachable, UsageError
 from burst.core.model import Checkpoint
@@ -197,7 +197,7 @@ def test_handing_out_needs_no_torch(lab: Lab, tmp_path: Path) -> None:
     program = (
         "import sys; from pathlib import Path\n"
         "from burst.core.blobs import open_blobs\n"
-        "from burst.core.checkpoints.download import download\n"
+        "from burst.core.checkpoints.exchange.download import download\n"
         "from burst.core.model import Checkpoint\n"
         f"record = Checkpoint.model_validate_json({record.model_dump_json()!r})\n"
         f"download(open_blobs({lab.blobs.url!r}), record, Path({str(tmp_path / 'out')!r}))\n"

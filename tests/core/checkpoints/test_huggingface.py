@@ -14,13 +14,13 @@ from hypothesis import strategies as st
 from safetensors.numpy import load_file
 from safetensors.torch import load_file as load_torch
 
-from burst.core.checkpoints import huggingface
-from burst.core.checkpoints.boxes import Box
-from burst.core.checkpoints.download import download
-from burst.core.checkpoints.importing import import_model
-from burst.core.checkpoints.manifest import Manifest
+from burst.core.checkpoints.exchange import huggingface
+from burst.core.checkpoints.exchange.download import download
+from burst.core.checkpoints.exchange.importing import import_model
+from burst.core.checkpoints.format.boxes import Box
+from burst.core.checkpoints.format.manifest import Manifest
+from burst.core.checkpoints.format.state_file import StateFile, TensorRef, state_dicts
 from burst.core.checkpoints.rehearse import rehearse
-from burst.core.checkpoints.state_file import StateFile, TensorRef, state_dicts
 from burst.core.model import Checkpoint, Copy
 from burst.core.store.port import Put
 from burst.harness.rehearse import rehearse as restored

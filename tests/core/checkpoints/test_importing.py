@@ -14,13 +14,13 @@ import pytest
 from safetensors.numpy import load_file, save_file
 
 from burst.core.blobs import open_blobs
-from burst.core.checkpoints import import_files
-from burst.core.checkpoints.delete import delete, restorable, unpin
-from burst.core.checkpoints.download import download
-from burst.core.checkpoints.foreign import Foreign, open_foreign, written_by_torch
-from burst.core.checkpoints.importing import forget, import_model
+from burst.core.checkpoints.exchange import import_files
+from burst.core.checkpoints.exchange.download import download
+from burst.core.checkpoints.exchange.foreign import Foreign, open_foreign, written_by_torch
+from burst.core.checkpoints.exchange.importing import forget, import_model
+from burst.core.checkpoints.exchange.source import find_source
 from burst.core.checkpoints.rehearse import rehearse
-from burst.core.checkpoints.source import find_source
+from burst.core.checkpoints.removal.delete import delete, restorable, unpin
 from burst.core.errors import Conflict, NotFound, Refused, Unreachable, UsageError
 from burst.core.model import Checkpoint, Model
 from tests.core.blobs.mock_s3 import BUCKET, mock_s3
@@ -258,8 +258,8 @@ def test_an_import_takes_the_memory_of_two_files_and_needs_no_torch(
         "import resource, sys\n"
         "from pathlib import Path\n"
         "from burst.core.blobs import open_blobs\n"
-        "from burst.core.checkpoints.foreign import open_foreign\n"
-        "from burst.core.checkpoints.importing import import_model\n"
+        "from burst.core.checkpoints.exchange.foreign import open_foreign\n"
+        "from burst.core.checkpoints.exchange.importing import import_model\n"
         "from burst.core.clock import SystemClock\n"
         "from burst.core.store.memory import MemoryStore\n"
         f"blobs = open_blobs({shelf.blobs.url!r})\n"

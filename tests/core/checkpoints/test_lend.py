@@ -10,8 +10,8 @@ import pytest
 
 from burst.core.blobs import open_blobs
 from burst.core.blobs.port import Blobs
-from burst.core.checkpoints.evict import evict
-from burst.core.checkpoints.lend import (
+from burst.core.checkpoints.removal.evict import evict
+from burst.core.checkpoints.removal.lend import (
     SIBLINGS,
     Known,
     Terms,

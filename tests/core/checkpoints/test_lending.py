@@ -22,8 +22,8 @@ from hypothesis.stateful import (
 )
 
 from burst.core.blobs.port import Blobs
-from burst.core.checkpoints.delete import delete
-from burst.core.checkpoints.lend import Known
+from burst.core.checkpoints.removal.delete import delete
+from burst.core.checkpoints.removal.lend import Known
 from burst.core.clock import ManualClock
 from burst.core.errors import Fenced, NotFound, Refused
 from burst.core.model import Checkpoint, Trial

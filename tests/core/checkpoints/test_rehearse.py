@@ -11,13 +11,13 @@ from typing import Any
 import numpy as np
 import pytest
 
-from burst.core.checkpoints.importing import import_model
-from burst.core.checkpoints.manifest import Manifest
+from burst.core.checkpoints.exchange.importing import import_model
+from burst.core.checkpoints.format.manifest import Manifest
+from burst.core.checkpoints.format.state_file import StateFile, TensorRef
+from burst.core.checkpoints.format.structure import faults
+from burst.core.checkpoints.format.tensorfile import read_header
 from burst.core.checkpoints.rehearse import clear_mark, mark_lost, rehearse
-from burst.core.checkpoints.state_file import StateFile, TensorRef
-from burst.core.checkpoints.structure import faults
-from burst.core.checkpoints.tensorfile import read_header
-from burst.core.checkpoints.tiers import Elsewhere
+from burst.core.checkpoints.tiers.places import Elsewhere
 from burst.core.errors import Unreachable
 from burst.core.model import Checkpoint, Copy
 from burst.core.store.port import Put

@@ -12,7 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from safetensors import safe_open
 
-from burst.core.checkpoints.tensorfile import (
+from burst.core.checkpoints.format.tensorfile import (
     ELEMENT_BYTES,
     STORED_AS,
     Entry,

@@ -14,8 +14,8 @@ import pytest
 from burst.core.blobs import open_blobs
 from burst.core.blobs.folder import FolderBlobs
 from burst.core.blobs.port import Blobs
-from burst.core.checkpoints.manifest import Damaged, manifest_key
-from burst.core.checkpoints.tiers import Elsewhere, Tiers
+from burst.core.checkpoints.format.manifest import Damaged, manifest_key
+from burst.core.checkpoints.tiers.places import Elsewhere, Tiers
 from burst.core.errors import BurstError, StoreError
 from burst.core.launch import Tier
 from burst.core.model import Checkpoint

@@ -11,8 +11,8 @@ import pytest
 from burst.core.blobs import open_blobs
 from burst.core.blobs.folder import FolderBlobs
 from burst.core.blobs.port import Blobs
-from burst.core.checkpoints.manifest import Damaged, manifest_key
-from burst.core.checkpoints.tiers import Elsewhere
+from burst.core.checkpoints.format.manifest import Damaged, manifest_key
+from burst.core.checkpoints.tiers.places import Elsewhere
 from burst.core.errors import Unreachable
 from burst.core.launch import Tier
 from burst.core.length import Length

@@ -13,9 +13,9 @@ from hypothesis import strategies as st
 from burst.core.blobs import open_blobs
 from burst.core.blobs.folder import FolderBlobs
 from burst.core.blobs.port import Blobs
-from burst.core.checkpoints.delete import delete, pin
-from burst.core.checkpoints.manifest import Manifest, manifest_key
-from burst.core.checkpoints.tiers import Tiers
+from burst.core.checkpoints.format.manifest import Manifest, manifest_key
+from burst.core.checkpoints.removal.delete import delete, pin
+from burst.core.checkpoints.tiers.places import Tiers
 from burst.core.errors import BurstError, Fenced, Unreachable
 from burst.core.launch import Tier
 from burst.core.length import Length

@@ -8,8 +8,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from burst.core.checkpoints.delete import restorable
-from burst.core.checkpoints.tier_rules import is_due, is_leftover, outlives, surplus
+from burst.core.checkpoints.removal.delete import restorable
+from burst.core.checkpoints.tiers.rules import is_due, is_leftover, outlives, surplus
 from burst.core.launch import Tier
 from burst.core.length import Length
 from burst.core.model import Checkpoint, Copy, Lengths

@@ -11,8 +11,8 @@ from pathlib import Path
 import pytest
 
 from burst.core.blobs import open_blobs
-from burst.core.checkpoints.manifest import manifest_key
-from burst.core.checkpoints.tier_reader import aligned
+from burst.core.checkpoints.format.manifest import manifest_key
+from burst.core.checkpoints.tiers.reader import aligned
 from burst.core.errors import NotFound
 from burst.core.launch import Tier
 from burst.core.model import Copy
@@ -175,7 +175,7 @@ def test_the_source_reads_like_blobs(two: list[Tier], lab: TierLab) -> None:
 def test_a_killed_upload_goes_on_without_sending_finished_files_again(
     place: Place, lab: TierLab, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("burst.core.checkpoints.tier_copy._ROUND_BYTES", 12_000)
+    monkeypatch.setattr("burst.core.checkpoints.tiers.copy._ROUND_BYTES", 12_000)
     given = tiers_of(("local", "s3"), place)
     names = [f"layer{n}" for n in range(8)]
     manifest = lab.save(lab.tiers(given[:1]), 10, names=names)

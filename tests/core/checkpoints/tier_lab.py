@@ -9,8 +9,8 @@ from typing import Any
 
 from burst.core.blobs import open_blobs
 from burst.core.blobs.port import Blobs
-from burst.core.checkpoints.manifest import FileEntry, Manifest, folder, manifest_key
-from burst.core.checkpoints.tiers import Tiers
+from burst.core.checkpoints.format.manifest import FileEntry, Manifest, folder, manifest_key
+from burst.core.checkpoints.tiers.places import Tiers
 from burst.core.clock import ManualClock
 from burst.core.ids import new_id, trial_id
 from burst.core.launch import Tier

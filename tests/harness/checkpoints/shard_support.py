@@ -12,7 +12,7 @@ import torch
 import torch.distributed as dist
 from torch.distributed.tensor import DTensor, Replicate, Shard
 
-from burst.core.checkpoints.state_file import StateFile, TensorRef
+from burst.core.checkpoints.format.state_file import StateFile, TensorRef
 from burst.harness.checkpoints import shards, tree
 from burst.harness.checkpoints.values import carrier_of, name_of, stride_of
 

@@ -16,7 +16,7 @@ import torch
 
 from burst.core.blobs import open_blobs
 from burst.core.blobs.port import Blobs
-from burst.core.checkpoints.tiers import Tiers
+from burst.core.checkpoints.tiers.places import Tiers
 from burst.core.clock import ManualClock
 from burst.core.errors import Unreachable
 from burst.core.ids import new_id, trial_id

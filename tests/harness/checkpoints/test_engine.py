@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 import torch
 
-from burst.core.checkpoints.delete import delete
+from burst.core.checkpoints.removal.delete import delete
 from burst.core.checkpoints.verify import verify
 from burst.core.errors import BurstError, Fenced, NotFound, Unreachable
 from burst.core.model import Checkpoint, Trial
@@ -243,7 +243,7 @@ def test_blobs_that_do_not_answer_are_no_damage(lab: Lab) -> None:
 def test_a_checkpoint_of_a_newer_burst_is_named_and_not_damaged(lab: Lab) -> None:
     save(lab, 1)
     (record,) = lab.records()
-    from burst.core.checkpoints import manifest
+    from burst.core.checkpoints.format import manifest
 
     newer = manifest.Manifest.decode(lab.blobs.get(record.manifest))
     lab.blobs.put(record.manifest, newer.model_copy(update={"format": 99}).encode())

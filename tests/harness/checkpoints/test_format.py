@@ -11,7 +11,7 @@ import torch
 from safetensors.torch import load_file
 
 from burst.core.blobs import open_blobs
-from burst.core.checkpoints.manifest import Manifest
+from burst.core.checkpoints.format.manifest import Manifest
 from burst.core.checkpoints.verify import verify
 from burst.core.model import Checkpoint
 from burst.core.store.port import Put

@@ -17,7 +17,7 @@ import pytest
 import torch
 
 from burst.core.blobs.folder import FolderBlobs
-from burst.core.checkpoints.delete import delete
+from burst.core.checkpoints.removal.delete import delete
 from burst.core.checkpoints.verify import read, verify
 from burst.core.errors import BurstError
 from burst.core.testing.faults import FaultyBlobs, FaultyDisk, How, Plan, dying, plans, stepwise

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 import torch
 
-from burst.core.checkpoints.delete import delete
+from burst.core.checkpoints.removal.delete import delete
 from burst.core.checkpoints.verify import read, verify
 from burst.core.model import Checkpoint, Trial
 from burst.core.states import Reason, TrialState, advance

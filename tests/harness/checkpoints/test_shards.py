@@ -21,8 +21,8 @@ from torch.distributed.checkpoint.planner_helpers import create_read_items_for_c
 from torch.distributed.tensor import DTensor, Partial, Replicate, Shard
 from torch.distributed.tensor.placement_types import _StridedShard
 
-from burst.core.checkpoints.boxes import whole
-from burst.core.checkpoints.state_file import TensorRef
+from burst.core.checkpoints.format.boxes import whole
+from burst.core.checkpoints.format.state_file import TensorRef
 from burst.core.errors import BurstError
 from burst.harness.checkpoints import shards, shards_save, tree
 from burst.harness.checkpoints.shards_boxes import blocks, overlap, rows, within

@@ -8,7 +8,7 @@ import pytest
 import torch
 from torch import nn
 
-from burst.core.checkpoints.manifest import Manifest
+from burst.core.checkpoints.format.manifest import Manifest
 from burst.harness.collective import Collective
 from tests.harness.checkpoints.support import Gang, Lab, request, same
 

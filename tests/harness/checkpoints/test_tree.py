@@ -18,7 +18,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from hypothesis.extra import numpy as hnp
 
-from burst.core.checkpoints.tensorfile import STORED_AS
+from burst.core.checkpoints.format.tensorfile import STORED_AS
 from burst.core.errors import BurstError
 from burst.harness.checkpoints import tree
 from tests.harness.checkpoints.support import Lab, raw, request, same

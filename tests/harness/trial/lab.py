@@ -12,7 +12,7 @@ import torch
 from torch import nn
 from torch.utils.data import Dataset
 
-from burst.core.checkpoints.tiers import Tiers
+from burst.core.checkpoints.tiers.places import Tiers
 from burst.core.clock import ManualClock
 from burst.core.config.experiment import Optimizations
 from burst.core.launch import Outcome, Tier

@@ -18,8 +18,8 @@ from tokenizers import Tokenizer, models, pre_tokenizers
 from torch import nn
 
 from burst.core.blobs import open_blobs
-from burst.core.checkpoints.download import download
-from burst.core.checkpoints.importing import import_model
+from burst.core.checkpoints.exchange.download import download
+from burst.core.checkpoints.exchange.importing import import_model
 from burst.core.clock import SystemClock
 from burst.core.errors import NotFound, UsageError
 from burst.core.model import Checkpoint, Experiment, Trial

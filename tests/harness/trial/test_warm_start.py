@@ -11,10 +11,10 @@ from torch import nn
 from torch.distributed.fsdp import fully_shard
 
 from burst.core.blobs import open_blobs
-from burst.core.checkpoints.delete import delete, unpin
-from burst.core.checkpoints.importing import import_model
-from burst.core.checkpoints.manifest import Manifest
+from burst.core.checkpoints.exchange.importing import import_model
+from burst.core.checkpoints.format.manifest import Manifest
 from burst.core.checkpoints.rehearse import rehearse
+from burst.core.checkpoints.removal.delete import delete, unpin
 from burst.core.clock import SystemClock
 from burst.core.config.experiment import WarmStart
 from burst.core.metrics import merge

@@ -90,7 +90,7 @@ def download(
     was.
     --json prints an object: checkpoint, folder, files.
     """
-    from burst.core.checkpoints.download import download
+    from burst.core.checkpoints.exchange.download import download
 
     shard_bytes = _size(shard_size)
 
@@ -184,7 +184,7 @@ def verify(
 @pass_session
 def pin(session: Session, checkpoint: str, reason: str) -> None:
     """Keep a checkpoint, whatever retention says."""
-    from burst.core.checkpoints.delete import pin
+    from burst.core.checkpoints.removal.delete import pin
 
     session.note(f"{pin(session.store, _find(session, checkpoint).id, reason).id} is pinned.")
 
@@ -195,13 +195,13 @@ def pin(session: Session, checkpoint: str, reason: str) -> None:
 def unpin(session: Session, checkpoint: str) -> None:
     """Leave a checkpoint to retention again. An imported one also loses its names, and then only
     `delete` removes it."""
-    from burst.core.checkpoints.delete import unpin
-    from burst.core.checkpoints.uses import IMPORTS
+    from burst.core.checkpoints.removal.delete import unpin
+    from burst.core.checkpoints.removal.uses import IMPORTS
 
     found = unpin(session.store, _find(session, checkpoint).id)
     session.note(f"{found.id} is not pinned.")
     if found.trial == IMPORTS:
-        from burst.core.checkpoints.importing import forget
+        from burst.core.checkpoints.exchange.importing import forget
 
         for name in forget(session.store, found):
             session.note(f"It is not called {name} any more.")
@@ -214,7 +214,7 @@ def unpin(session: Session, checkpoint: str) -> None:
 def delete(session: Session, checkpoint: str, yes: bool) -> None:
     """Delete a checkpoint's files. Refused while it is pinned or a trial would go on from it."""
     from burst.cli.views import text
-    from burst.core.checkpoints.delete import delete
+    from burst.core.checkpoints.removal.delete import delete
 
     found = _find(session, checkpoint)
     if not yes:
@@ -247,7 +247,7 @@ def _with_newest(
     Retention may delete the newest checkpoint of a trial while it is read, because a newer one has
     come: then that one is used.
     """
-    from burst.core.checkpoints.manifest import Damaged
+    from burst.core.checkpoints.format.manifest import Damaged
     from burst.core.model import Checkpoint
 
     while True:

@@ -42,7 +42,7 @@ def why(session: Session, id: str, as_json: bool) -> None:
 
 def _answer(session: Session, trial: Trial) -> WhyJson:
     from burst.cli.encoding import reason_json
-    from burst.core.checkpoints.age import alarm, checkpoint_age, is_late
+    from burst.core.checkpoints.assurance.age import alarm, checkpoint_age, is_late
 
     now = session.clock.now()
     return {

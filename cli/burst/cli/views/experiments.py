@@ -17,7 +17,7 @@ from burst.cli.views.hints import commands
 from burst.cli.views.records import checkpoints_table, events_table
 from burst.cli.views.table import Column, facts, section, table
 from burst.cli.views.trials import alarms, headline, short_id, trials_table, waits
-from burst.core.checkpoints.age import is_late
+from burst.core.checkpoints.assurance.age import is_late
 from burst.core.model import Checkpoint, Event, Experiment, Trial
 from burst.core.states import ExperimentState, TrialState, is_terminal
 from burst.core.units import counted

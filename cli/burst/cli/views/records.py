@@ -11,7 +11,7 @@ from rich.text import Text
 from burst.cli.shapes import PoolJson
 from burst.cli.views import text
 from burst.cli.views.table import Column, facts, section, table
-from burst.core.checkpoints.uses import IMPORTS
+from burst.core.checkpoints.removal.uses import IMPORTS
 from burst.core.model import Allocation, Checkpoint, Event, ExitKind, MetricRow, Node
 from burst.core.units import counted
 

@@ -14,7 +14,7 @@ from burst.cli.views.failure import failure
 from burst.cli.views.records import allocations_table, checkpoints_table, events_table
 from burst.cli.views.table import facts, section
 from burst.cli.views.trials import alarms, rate_of, saved, seconds_left, waits, where
-from burst.core.checkpoints.age import checkpoint_age
+from burst.core.checkpoints.assurance.age import checkpoint_age
 from burst.core.model import Allocation, Checkpoint, Event, Trial
 from burst.core.units import counted
 

@@ -13,8 +13,8 @@ from burst.cli.encoding import progress_of
 from burst.cli.reading import Picture, best_trial, metric_of, searcher_of
 from burst.cli.views import text
 from burst.cli.views.table import Column, table
-from burst.core.checkpoints.age import alarm, checkpoint_age, is_late
-from burst.core.checkpoints.causes import brief
+from burst.core.checkpoints.assurance.age import alarm, checkpoint_age, is_late
+from burst.core.checkpoints.assurance.causes import brief
 from burst.core.model import Allocation, Lengths, MetricPoint, Node, Trial
 from burst.core.states import TrialState, is_terminal
 from burst.core.units import counted

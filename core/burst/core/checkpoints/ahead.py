@@ -7,7 +7,7 @@ from collections import deque
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 
-from burst.core.checkpoints.manifest import FileEntry
+from burst.core.checkpoints.format.manifest import FileEntry
 
 THREADS = 4
 """Files that are in memory at a time."""

@@ -10,8 +10,8 @@ from pathlib import Path
 from burst.core.blobs import open_blobs
 from burst.core.blobs.port import Blobs
 from burst.core.checkpoints.ahead import Fetch, read_ahead
-from burst.core.checkpoints.manifest import FileEntry, Manifest
-from burst.core.checkpoints.tiers import Elsewhere, Tiers
+from burst.core.checkpoints.format.manifest import FileEntry, Manifest
+from burst.core.checkpoints.tiers.places import Elsewhere, Tiers
 from burst.core.checkpoints.verify import fetch, read
 from burst.core.clock import SystemClock
 from burst.core.launch import Tier

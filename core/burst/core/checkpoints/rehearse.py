@@ -11,12 +11,12 @@ from functools import partial
 from burst.core.blobs import open_blobs
 from burst.core.blobs.port import Blobs
 from burst.core.checkpoints.ahead import read_ahead
-from burst.core.checkpoints.damage import mark_damaged, mark_harmed
-from burst.core.checkpoints.manifest import Damaged, FileEntry, Manifest
+from burst.core.checkpoints.format.manifest import Damaged, FileEntry, Manifest
+from burst.core.checkpoints.format.state_file import StateFile
+from burst.core.checkpoints.format.structure import faults
+from burst.core.checkpoints.format.tensorfile import Entry, read_header
 from burst.core.checkpoints.reading import places_near
-from burst.core.checkpoints.state_file import StateFile
-from burst.core.checkpoints.structure import faults
-from burst.core.checkpoints.tensorfile import Entry, read_header
+from burst.core.checkpoints.removal.damage import mark_damaged, mark_harmed
 from burst.core.checkpoints.verify import Problem, Progress, Report, fetch, in_words, read
 from burst.core.errors import Unreachable
 from burst.core.model import Checkpoint, Event

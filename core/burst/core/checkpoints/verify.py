@@ -10,7 +10,7 @@ from functools import partial
 from burst.core.blobs import open_blobs
 from burst.core.blobs.port import Blobs
 from burst.core.checkpoints.ahead import read_ahead
-from burst.core.checkpoints.manifest import Damaged, FileEntry, Manifest
+from burst.core.checkpoints.format.manifest import Damaged, FileEntry, Manifest
 from burst.core.errors import NotFound
 from burst.core.model import Checkpoint
 

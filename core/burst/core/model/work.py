@@ -119,7 +119,7 @@ class Trial(Record, Stateful):
     """Why the newest attempt to save failed; empty once one succeeds."""
     checkpoint_late: str = ""
     """The attempt and checkpoint after which reconcile found the next one late
-    (`burst.core.checkpoints.age.mark_of`); it means nothing once either is another."""
+    (`burst.core.checkpoints.assurance.age.mark_of`); it means nothing once either is another."""
     training_since: float | None = None
     """When the running attempt began to train; None before, and where the harness cannot tell."""
     proved: str = ""

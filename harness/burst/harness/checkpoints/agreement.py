@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from burst.core.checkpoints.manifest import Damaged
-from burst.core.checkpoints.tiers import Elsewhere
+from burst.core.checkpoints.format.manifest import Damaged
+from burst.core.checkpoints.tiers.places import Elsewhere
 from burst.core.errors import BurstError, Fenced
 from burst.harness.collective import Collective
 

@@ -6,7 +6,8 @@ import contextlib
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
-from burst.core.checkpoints.lend import (
+from burst.core.checkpoints.format.manifest import FileEntry, Manifest, folder, manifest_key
+from burst.core.checkpoints.removal.lend import (
     Known,
     borrowed_from,
     family_of,
@@ -15,8 +16,7 @@ from burst.core.checkpoints.lend import (
     still_lent,
     terms,
 )
-from burst.core.checkpoints.manifest import FileEntry, Manifest, folder, manifest_key
-from burst.core.checkpoints.tiers import Tiers
+from burst.core.checkpoints.tiers.places import Tiers
 from burst.core.clock import Clock
 from burst.core.errors import Fenced
 from burst.core.model import Checkpoint

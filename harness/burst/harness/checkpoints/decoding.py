@@ -10,11 +10,11 @@ from typing import Any
 import numpy as np
 import torch
 
-from burst.core.checkpoints.boxes import runs, whole
-from burst.core.checkpoints.manifest import FileEntry
+from burst.core.checkpoints.format.boxes import runs, whole
+from burst.core.checkpoints.format.manifest import FileEntry
+from burst.core.checkpoints.format.state_file import StateFile, TensorRef
+from burst.core.checkpoints.format.tensorfile import read_header
 from burst.core.checkpoints.reading import Reading
-from burst.core.checkpoints.state_file import StateFile, TensorRef
-from burst.core.checkpoints.tensorfile import read_header
 from burst.core.model import Json
 from burst.harness.checkpoints import tree, values
 from burst.harness.checkpoints.port import Tree

@@ -23,9 +23,9 @@ from concurrent.futures import ThreadPoolExecutor, wait
 from dataclasses import dataclass
 from functools import partial
 
-from burst.core.checkpoints.lend import Known
-from burst.core.checkpoints.manifest import folder
-from burst.core.checkpoints.tiers import Tiers
+from burst.core.checkpoints.format.manifest import folder
+from burst.core.checkpoints.removal.lend import Known
+from burst.core.checkpoints.tiers.places import Tiers
 from burst.core.clock import Clock
 from burst.core.errors import Fenced
 from burst.core.ids import new_id

@@ -7,8 +7,8 @@ from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
 
-from burst.core.checkpoints.manifest import Manifest
-from burst.core.checkpoints.tiers import Tiers
+from burst.core.checkpoints.format.manifest import Manifest
+from burst.core.checkpoints.tiers.places import Tiers
 from burst.core.clock import Clock
 from burst.core.errors import Fenced
 from burst.core.model import Checkpoint

@@ -14,7 +14,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
 
-from burst.core.checkpoints.tensorfile import entry_of, lay_out
+from burst.core.checkpoints.format.tensorfile import entry_of, lay_out
 
 PACK_BYTES = 32 * 2**20
 OWN_FILE_BYTES = 4 * 2**20

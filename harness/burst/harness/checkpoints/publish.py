@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass
 
-from burst.core.checkpoints import damage
-from burst.core.checkpoints.causes import cause
-from burst.core.checkpoints.delete import restorable
-from burst.core.checkpoints.lend import held_at
+from burst.core.checkpoints.assurance.causes import cause
+from burst.core.checkpoints.removal import damage
+from burst.core.checkpoints.removal.delete import restorable
+from burst.core.checkpoints.removal.lend import held_at
 from burst.core.errors import Conflict, Fenced
 from burst.core.model import Checkpoint, Copy, Event, Trial
 from burst.core.store import update
@@ -57,7 +57,7 @@ def publish(
     Args:
         lenders: the checkpoints whose word it is that files are there which this one names.
         owners: the checkpoints in whose folders those files lie that other trials' lenders named
-            (`burst.core.checkpoints.lend.terms` gives both).
+            (`burst.core.checkpoints.removal.lend.terms` gives both).
 
     Raises:
         LenderGone: if a lender may lose its files; nothing was committed.

@@ -14,9 +14,9 @@ from typing import Protocol, TypeVar
 
 import torch
 
-from burst.core.checkpoints.manifest import FileEntry
-from burst.core.checkpoints.state_file import StateFile
-from burst.core.checkpoints.tensorfile import read_header
+from burst.core.checkpoints.format.manifest import FileEntry
+from burst.core.checkpoints.format.state_file import StateFile
+from burst.core.checkpoints.format.tensorfile import read_header
 from burst.core.errors import BurstError
 from burst.harness.checkpoints import shards, tree
 from burst.harness.checkpoints.arena import PAGE, Memory

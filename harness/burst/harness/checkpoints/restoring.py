@@ -7,10 +7,10 @@ from collections.abc import Callable
 from functools import partial
 from typing import Any
 
-from burst.core.checkpoints.damage import mark_harmed
-from burst.core.checkpoints.delete import sweep
-from burst.core.checkpoints.manifest import Damaged, Manifest
-from burst.core.checkpoints.tiers import Elsewhere, Tiers
+from burst.core.checkpoints.format.manifest import Damaged, Manifest
+from burst.core.checkpoints.removal.damage import mark_harmed
+from burst.core.checkpoints.removal.delete import sweep
+from burst.core.checkpoints.tiers.places import Elsewhere, Tiers
 from burst.core.clock import Clock
 from burst.core.errors import BurstError, Fenced, Unreachable
 from burst.core.model import Allocation, Checkpoint

@@ -8,7 +8,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator
 
-from burst.core.checkpoints.boxes import Box
+from burst.core.checkpoints.format.boxes import Box
 
 
 def overlap(one: Box, other: Box) -> Box | None:

@@ -15,7 +15,7 @@ from typing import Any
 
 import torch
 
-from burst.core.checkpoints.boxes import Box, whole
+from burst.core.checkpoints.format.boxes import Box, whole
 from burst.core.errors import BurstError
 
 _MODULE = "torch.distributed.tensor"

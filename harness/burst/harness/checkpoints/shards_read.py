@@ -14,8 +14,8 @@ from typing import Any
 
 import torch
 
-from burst.core.checkpoints.boxes import Box, whole
-from burst.core.checkpoints.state_file import StateFile, TensorRef
+from burst.core.checkpoints.format.boxes import Box, whole
+from burst.core.checkpoints.format.state_file import StateFile, TensorRef
 from burst.core.model import Json
 from burst.harness.checkpoints import tree, values
 from burst.harness.checkpoints.shards_boxes import blocks, overlap, within

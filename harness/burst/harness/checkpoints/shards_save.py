@@ -17,7 +17,7 @@ from typing import Any, NamedTuple
 
 import torch
 
-from burst.core.checkpoints.boxes import Box, whole
+from burst.core.checkpoints.format.boxes import Box, whole
 from burst.core.errors import BurstError
 from burst.harness.checkpoints.shards_boxes import rows, within
 from burst.harness.checkpoints.shards_layout import (

@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 import torch
 
-from burst.core.checkpoints.tensorfile import STORED_AS
+from burst.core.checkpoints.format.tensorfile import STORED_AS
 from burst.core.model import Json
 
 _NAMES = {getattr(torch, name): name for name in STORED_AS if hasattr(torch, name)}

@@ -18,9 +18,9 @@ from typing import Any
 import torch
 
 from burst.core.blobs.port import Batch, Blobs
-from burst.core.checkpoints.lend import Known
-from burst.core.checkpoints.manifest import FileEntry
-from burst.core.checkpoints.state_file import StateFile, TensorRef
+from burst.core.checkpoints.format.manifest import FileEntry
+from burst.core.checkpoints.format.state_file import StateFile, TensorRef
+from burst.core.checkpoints.removal.lend import Known
 from burst.harness.checkpoints import packs, shards, tree
 from burst.harness.checkpoints.arena import Arena
 from burst.harness.checkpoints.shards import Chunk

@@ -6,7 +6,7 @@ to tell; said once and never again, nobody would learn that it is over.
 
 from __future__ import annotations
 
-from burst.core.checkpoints.causes import brief, cause
+from burst.core.checkpoints.assurance.causes import brief, cause
 
 
 class Complaints:

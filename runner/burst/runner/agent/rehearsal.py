@@ -16,8 +16,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from burst.core.checkpoints.delete import pin, restorable
-from burst.core.checkpoints.proof import note_rehearsal
+from burst.core.checkpoints.assurance.proof import note_rehearsal
+from burst.core.checkpoints.removal.delete import pin, restorable
 from burst.core.errors import BurstError
 from burst.core.launch import ALLOCATION_VARIABLE, LAUNCH_VARIABLE
 from burst.core.model import Checkpoint, Trial

@@ -7,8 +7,8 @@ import shutil
 from collections.abc import Iterator
 from pathlib import Path
 
-from burst.core.checkpoints.manifest import Damaged, Manifest
-from burst.core.checkpoints.tier_rules import is_leftover
+from burst.core.checkpoints.format.manifest import Damaged, Manifest
+from burst.core.checkpoints.tiers.rules import is_leftover
 from burst.core.errors import BurstError
 from burst.core.model import Allocation, Checkpoint, Node, Trial
 from burst.core.states import is_terminal

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Protocol
 
 from burst.core.blobs import open_blobs
-from burst.core.checkpoints.source import check_start, started
+from burst.core.checkpoints.exchange.source import check_start, started
 from burst.core.clock import Clock, SystemClock
 from burst.core.code.archive import pack_code, upload_code
 from burst.core.code.entrypoint import check_entrypoint
@@ -56,7 +56,7 @@ def check_experiment(ws: Workspace, config: ExperimentConfig, code_folder: Path)
     Raises:
         ConfigError, Refused: as `burst.runner.admission.admit`.
         ConfigError: as `burst.core.code.entrypoint.check_entrypoint`.
-        NotFound, Refused: as `burst.core.checkpoints.source.check_start`.
+        NotFound, Refused: as `burst.core.checkpoints.exchange.source.check_start`.
     """
     check_entrypoint(config.entrypoint, code_folder)
     if config.start is not None:

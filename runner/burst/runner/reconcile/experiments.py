@@ -8,7 +8,7 @@ from dataclasses import replace
 from functools import partial
 from typing import Literal
 
-from burst.core.checkpoints.source import continued_seed
+from burst.core.checkpoints.exchange.source import continued_seed
 from burst.core.config.experiment import ExperimentConfig
 from burst.core.ids import trial_id
 from burst.core.model import DrainCause, Event, Experiment, Trial

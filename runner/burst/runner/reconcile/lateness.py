@@ -11,7 +11,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import partial
 
-from burst.core.checkpoints.age import alarm, allowed_age, late_at, mark_of
+from burst.core.checkpoints.assurance.age import alarm, allowed_age, late_at, mark_of
 from burst.core.model import Event, Trial
 from burst.core.store import update
 from burst.core.store.port import Append, Put, Write

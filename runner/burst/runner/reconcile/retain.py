@@ -8,8 +8,8 @@ from contextlib import suppress
 
 from pydantic import ValidationError
 
-from burst.core.checkpoints.delete import delete, finish
-from burst.core.checkpoints.uses import users
+from burst.core.checkpoints.removal.delete import delete, finish
+from burst.core.checkpoints.removal.uses import users
 from burst.core.errors import BurstError, Refused
 from burst.core.model import Checkpoint, Experiment, Model, Trial
 from burst.core.states import is_terminal

@@ -1,0 +1,1 @@
+"""Whether checkpoints come, and would restore."""

@@ -1,0 +1,1 @@
+"""Checkpoints that leave burst, and models that come in."""

@@ -1,0 +1,196 @@
+"""Models as others have written them: what is to be imported, before it is read.
+
+`open_foreign` knows folders of Hugging Face with safetensors files, and single safetensors files,
+and needs no torch. What torch has written is opened by `burst.harness.importing`.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from burst.core.checkpoints.format.tensorfile import STORED_AS, Entry, read_header
+from burst.core.errors import NotFound, UsageError
+
+TEXT_BYTES = 64 * 2**20
+"""Of all files beside the weights that are kept."""
+_INDEX = "model.safetensors.index.json"
+_TORCH = ("pytorch_model.bin", "pytorch_model.bin.index.json")
+_TORCH_SUFFIXES = (".pt", ".pth", ".bin", ".ckpt", ".tar")
+_TEXTS = (".json", ".txt", ".model", ".jinja", ".vocab", ".bpe")
+_OURS = ("manifest.json", "state.json")
+_DTYPES: Mapping[str, str] = {  # the last one counts, and U8 is the carrier of several
+    stored: name for name, (stored, width) in reversed(list(STORED_AS.items())) if width == 1
+}
+_HEADER_BYTES = 8
+_MOST_HEADER = 100_000_000
+
+
+@dataclass(frozen=True)
+class ForeignTensor:
+    name: str
+    dtype: str
+    """As torch names it."""
+    shape: tuple[int, ...]
+    read_into: Callable[[memoryview, int], None]
+    """Fill memory with the tensor's bytes, in C order, from the byte that is given on."""
+    tie: Any = None
+    """Equal for names of one and the same tensor; None for one that has a single name."""
+
+
+@dataclass(frozen=True)
+class Foreign:
+    """A model to import."""
+
+    title: str
+    """Where it comes from, for people: a name, not a path."""
+    tensors: Sequence[ForeignTensor]
+    texts: Mapping[str, bytes] = field(default_factory=dict)
+    """Files beside the weights, by name: a configuration, a tokenizer's."""
+
+
+def written_by_torch(path: Path) -> bool:
+    """Whether what lies at `path` needs torch to be read."""
+    if path.is_dir():
+        return not list(path.glob("*.safetensors")) and any((path / n).exists() for n in _TORCH)
+    return path.suffix in _TORCH_SUFFIXES
+
+
+def torch_files(path: Path) -> list[Path]:
+    """The files that hold the weights of what torch has written at `path`.
+
+    Raises:
+        UsageError: an index is not one, or names a file that is not there.
+    """
+    if not path.is_dir():
+        return [path]
+    index = path / _TORCH[1]
+    return _indexed(index) if index.exists() else [path / _TORCH[0]]
+
+
+def open_foreign(path: Path) -> Foreign:
+    """The model in a folder of Hugging Face, or in a safetensors file.
+
+    Raises:
+        NotFound: there is nothing at `path`.
+        UsageError: it is no such folder or file, or what is there does not fit together.
+    """
+    if not path.exists():
+        raise NotFound(f"there is no {path}", mend="name a folder, or a file of weights")
+    files = _weights(path)
+    tensors = [tensor for file in files for tensor in _tensors(file)]
+    seen: set[str] = set()
+    for tensor in tensors:
+        if tensor.name in seen:
+            raise UsageError(f"two files of {path} hold a tensor named {tensor.name}")
+        seen.add(tensor.name)
+    return Foreign(path.absolute().name, tensors, texts_beside(path))
+
+
+def texts_beside(path: Path) -> dict[str, bytes]:
+    """The small files of a folder that belong to its model: configuration and tokenizer.
+
+    Raises:
+        UsageError: they have more than 64 MiB.
+    """
+    if not path.is_dir():
+        return {}
+    found = [
+        each
+        for each in sorted(path.iterdir())
+        if each.is_file()
+        and each.suffix in _TEXTS
+        and not each.name.endswith(".index.json")
+        and each.name not in _OURS
+    ]
+    size = sum(each.stat().st_size for each in found)
+    if size > TEXT_BYTES:
+        raise UsageError(
+            f"the files beside the weights in {path} have {size} bytes",
+            why=f"up to {TEXT_BYTES} are kept in a checkpoint",
+            mend="import a folder that holds only the model's own files",
+        )
+    return {each.name: each.read_bytes() for each in found}
+
+
+def _weights(path: Path) -> list[Path]:
+    if path.is_file():
+        if path.suffix == ".safetensors":
+            return [path]
+        raise UsageError(
+            f"{path} is no file of weights",
+            why=f"files end in .safetensors, {', '.join(_TORCH_SUFFIXES)}",
+            mend="name a folder of Hugging Face, or such a file",
+        )
+    if (path / _INDEX).exists():
+        return _indexed(path / _INDEX)
+    there = sorted(path.glob("*.safetensors"))
+    chosen = [each for each in there if each.name == "model.safetensors"] or there
+    if len(chosen) == 1:
+        return chosen
+    raise UsageError(
+        f"{path} does not say which of its files is the model" if there else
+        f"{path} holds no model",
+        why="there is no model.safetensors and no index; it has "
+        f"{', '.join(each.name for each in there) or 'no .safetensors file'}",
+        mend="name the file itself",
+    )  # fmt: skip
+
+
+def _indexed(index: Path) -> list[Path]:
+    try:
+        names = sorted(set(json.loads(index.read_bytes())["weight_map"].values()))
+    except (ValueError, KeyError, TypeError, AttributeError) as error:
+        raise UsageError(f"{index} is no index of weights", why=str(error)) from error
+    files = [index.parent / str(name) for name in names]
+    missing = [file.name for file in files if file.parent != index.parent or not file.is_file()]
+    if missing:
+        raise UsageError(
+            f"{index} names files that are not there",
+            why=", ".join(missing[:8]),
+            mend="fetch the whole folder",
+        )
+    return files
+
+
+def _tensors(path: Path) -> list[ForeignTensor]:
+    size = path.stat().st_size
+    try:
+        with path.open("rb") as file:
+            head = file.read(_HEADER_BYTES)
+            length = int.from_bytes(head, "little")
+            if length > min(size, _MOST_HEADER):
+                raise ValueError("its header is longer than the file")
+            header = read_header(head + file.read(length))
+        if any(entry.stop > size for entry in header.values()):
+            raise ValueError("it ends before its tensors do: it was not copied whole")
+    except (ValueError, KeyError, TypeError, IndexError) as error:
+        raise UsageError(f"{path} is no whole safetensors file", why=str(error)) from error
+    unknown = [entry for entry in header.values() if entry.dtype not in _DTYPES]
+    if unknown:
+        raise UsageError(
+            f"{path} holds tensors of a dtype that checkpoints do not have",
+            why=f"{unknown[0].name} is {unknown[0].dtype}",
+        )
+    ordered = sorted(header.values(), key=lambda entry: entry.start)
+    return [
+        ForeignTensor(entry.name, _DTYPES[entry.dtype], entry.shape, _reader(path, entry))
+        for entry in ordered
+    ]
+
+
+def _reader(path: Path, entry: Entry) -> Callable[[memoryview, int], None]:
+    def read_into(buffer: memoryview, start: int) -> None:
+        with path.open("rb", buffering=0) as file:
+            os.lseek(file.fileno(), entry.start + start, os.SEEK_SET)
+            while buffer:
+                count = file.readinto(buffer)
+                if not count:
+                    raise UsageError(f"{path} became shorter while it was read")
+                buffer = buffer[count:]
+
+    return read_into

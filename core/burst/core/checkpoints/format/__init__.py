@@ -1,0 +1,1 @@
+"""What lies in the files of a checkpoint."""

@@ -1,0 +1,1 @@
+"""Using files again, and taking away what nothing needs."""

@@ -1,0 +1,1 @@
+"""A trial's checkpoints in several places."""
