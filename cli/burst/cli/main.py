@@ -30,7 +30,7 @@ def _entries() -> tuple[Entry, ...]:
         ("kill", _STEER, "End at once, without a checkpoint."),
         ("experiment", _LOOK, "List, show and steer experiments."),
         ("trial", _LOOK, "List, show and steer trials; read their metrics."),
-        ("checkpoint", _LOOK, "List, show, download, verify, pin and delete checkpoints."),
+        ("checkpoint", _LOOK, "List, show, download, import, verify, pin and delete checkpoints."),
         ("node", _LOOK, "List and show machines."),
         ("pool", _LOOK, "List where machines come from."),
         ("config", _SET_UP, "Show, check and describe experiment files."),

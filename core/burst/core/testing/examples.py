@@ -11,6 +11,7 @@ from burst.core.model import (
     Code,
     Event,
     Experiment,
+    Family,
     Lease,
     MetricChunk,
     MetricRow,
@@ -105,9 +106,14 @@ def model(**fields: Any) -> Model:
     return Model(**{"id": "digits", "created": NOW, **fields})
 
 
+def family(**fields: Any) -> Family:
+    return Family(**{"id": "family-0", "trials": (TRIAL,), **fields})
+
+
 def records() -> tuple[Record, ...]:
     """One of each kind."""
-    return (experiment(), trial(), allocation(), node(), lease(), checkpoint(), model())
+    of_trials = (experiment(), trial(), allocation(), node(), lease(), checkpoint())
+    return (*of_trials, model(), family())
 
 
 def event(name: str = "trial.running", **fields: Any) -> Event:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import signal
+import time
 from collections.abc import Callable, Generator, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
@@ -16,6 +17,8 @@ from burst.harness.data.errors import DataError
 from burst.harness.data.fetch import Fetcher
 from burst.harness.data.order import Ticket
 from burst.harness.data.stream import OnePass, Place, StreamReader
+
+_REST_S = 0.05
 
 
 @dataclass(frozen=True)
@@ -84,6 +87,8 @@ def _through(loader: torch_data.DataLoader[Any]) -> Generator[Any, None, None]:
     # Twice, because torch's signal handler raises a worker's death at any moment, also while the
     # first sign of it (a connection that ends) is being explained.
     with _told(), _told():
+        if loader.num_workers:
+            _let_others_rest()
         batches = iter(loader)
         try:
             for batch in batches:
@@ -94,6 +99,17 @@ def _through(loader: torch_data.DataLoader[Any]) -> Generator[Any, None, None]:
             shut_down = getattr(batches, "_shutdown_workers", None)
             if shut_down is not None:
                 shut_down()
+
+
+def _let_others_rest() -> None:
+    """Let torch's threads for collectives let go of what they hold of Python, before a fork.
+
+    Before Python 3.12, a child that is forked while another thread is being made known to the
+    interpreter waits for that thread's lock for ever (`PyOS_AfterFork_Child` looks at the threads
+    before it makes their lock anew). Such a thread is idle once it had the interpreter.
+    """
+    if torch.distributed.is_available() and torch.distributed.is_initialized():
+        time.sleep(_REST_S)
 
 
 @contextmanager
