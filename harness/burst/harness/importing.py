@@ -42,6 +42,7 @@ _PICKLE = b"\x80"
 """How every pickle begins that torch has written."""
 _GLOBAL = re.compile(r"GLOBAL (\S+)")
 _EVERY_S = 0.2
+_DEEPEST = 50
 
 
 def open_torch(path: Path, key: str = "") -> Foreign:
@@ -72,7 +73,10 @@ def open_torch(path: Path, key: str = "") -> Foreign:
 def _load(file: Path) -> Any:
     zipped = zipfile.is_zipfile(file)
     with file.open("rb") as opened:
-        if not zipped and opened.read(1) != _PICKLE:
+        first = opened.read(2)
+        if not zipped and first == b"PK":
+            raise _unreadable(file, "it is a zip archive that ends too early: not copied whole")
+        if not zipped and first[:1] != _PICKLE:
             raise _unreadable(file, "it begins neither as a zip archive nor as a pickle")
     try:
         with warnings.catch_warnings():
@@ -116,10 +120,12 @@ def _state_dict(loaded: Any, file: Path, key: str) -> dict[str, torch.Tensor]:
     )
 
 
-def _candidates(node: Any, place: str) -> list[tuple[str, dict[str, torch.Tensor]]]:
+def _candidates(
+    node: Any, place: str, within: tuple[int, ...] = ()
+) -> list[tuple[str, dict[str, torch.Tensor]]]:
     """The mappings of names to tensors in what was loaded, those at the top first. Optimizers'
     states, whose names are numbers, are none."""
-    if not isinstance(node, Mapping):
+    if not isinstance(node, Mapping) or id(node) in within or len(within) > _DEEPEST:
         return []
     tensors = {name: value for name, value in node.items() if isinstance(value, torch.Tensor)}
     if tensors and all(isinstance(name, str) for name in node) and len(tensors) * 2 > len(node):
@@ -127,7 +133,8 @@ def _candidates(node: Any, place: str) -> list[tuple[str, dict[str, torch.Tensor
     found = []
     for name, value in node.items():
         if isinstance(name, str):
-            found += _candidates(value, f"{place}.{name}" if place else name)
+            inner = f"{place}.{name}" if place else name
+            found += _candidates(value, inner, (*within, id(node)))
     return found
 
 

@@ -275,3 +275,27 @@ def test_an_import_takes_the_memory_of_two_files_and_needs_no_torch(
     grown, loaded = done.stdout.split("\n")[:2]
     assert loaded == "[]"
     assert int(grown) * (1 if sys.platform == "darwin" else 1024) < 130e6
+
+
+def test_an_index_that_names_another_file_for_a_tensor_is_refused(tmp_path: Path) -> None:
+    save_file({"a": np.zeros(2)}, tmp_path / "m1.safetensors")
+    index = {"weight_map": {"a": "m1.safetensors", "zz": "m1.safetensors"}}
+    (tmp_path / "model.safetensors.index.json").write_text(json.dumps(index))
+    with pytest.raises(UsageError, match=r"m1.safetensors has no tensor zz"):
+        open_foreign(tmp_path)
+
+
+@pytest.mark.parametrize("found", [[], {}, {"weight_map": []}, {"weight_map": {"a": 1}}])
+def test_an_index_that_is_none_is_refused_in_words(tmp_path: Path, found: Any) -> None:
+    (tmp_path / "model.safetensors.index.json").write_text(json.dumps(found))
+    with pytest.raises(UsageError, match=r"is no index of weights") as caught:
+        open_foreign(tmp_path)
+    assert "weight_map" in caught.value.why
+
+
+def test_bytes_after_the_tensors_are_refused(tmp_path: Path) -> None:
+    path = tmp_path / "model.safetensors"
+    save_file({"a": np.zeros(2)}, path)
+    path.write_bytes(path.read_bytes() + b"more")
+    with pytest.raises(UsageError, match=r"no whole safetensors file"):
+        open_foreign(path)

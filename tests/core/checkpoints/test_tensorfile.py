@@ -103,3 +103,28 @@ def test_data_begins_on_a_boundary(tmp_path: Path) -> None:
     header, placed = lay_out([Entry("a" * 33, "U8", (5,))])
     assert len(header) % 64 == 0
     assert placed[0].start == len(header)
+
+
+@pytest.mark.parametrize(
+    ("header", "words"),
+    [
+        ('{"a":{"dtype":"F32","shape":[2],"data_offsets":[-8,0]}}', "malformed"),
+        ('{"a":{"dtype":"F32","shape":[-2,-1],"data_offsets":[0,8]}}', "malformed"),
+        ('{"a":{"dtype":"F32","shape":[2.0],"data_offsets":[0,8]}}', "malformed"),
+        ('{"a":{"dtype":"F32","shape":[true],"data_offsets":[0,4]}}', "malformed"),
+        ('{"a":{"dtype":"Q7","shape":[2],"data_offsets":[0,8]}}', "dtype that is not known"),
+        ('{"a":[]}', "malformed"),
+        ("[]", "no mapping"),
+        ("[" * 200_000, "too deeply"),
+        ('{"a":{"dtype":"U8","shape":[2],"data_offsets":[0,2]},'
+         '"b":{"dtype":"U8","shape":[2],"data_offsets":[1,3]}}', "does not begin where"),
+        ('{"a":{"dtype":"U8","shape":[2],"data_offsets":[0,2]},'
+         '"b":{"dtype":"U8","shape":[2],"data_offsets":[3,5]}}', "does not begin where"),
+        ('{"a":{"dtype":"U8","shape":[1],"data_offsets":[0,1]},'
+         '"a":{"dtype":"U8","shape":[2],"data_offsets":[0,2]}}', "twice"),
+    ],
+)  # fmt: skip
+def test_a_header_that_lies_is_refused(header: str, words: str) -> None:
+    text = header.encode()
+    with pytest.raises(ValueError, match=words):
+        read_header(len(text).to_bytes(8, "little") + text + bytes(16))

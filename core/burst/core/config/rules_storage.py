@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import posixpath
+import re
 from typing import Any
 
 from burst.core.config.check import named
@@ -16,6 +17,16 @@ _NEEDS = {
     "directory": ("path", "a `path` (or `host_path`, `container_path`)"),
 }
 _LOCAL = "local"
+_SHAPES = {
+    "bucket": (
+        re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,254}"),
+        ("name of a bucket", "it has letters, digits, dots, hyphens; folders go into `prefix`"),
+    ),
+    "endpoint_url": (
+        re.compile(r"https?://[^/\s]+(/\S*)?"),
+        ("URL of a server", "it begins with http:// or https://"),
+    ),
+}
 
 
 def storage(root: Node, report: Report) -> None:
@@ -46,13 +57,26 @@ def _tier(node: Node, report: Report) -> None:
     if wanted and not node.bad and not good_value(node, wanted):
         report.wrong(node, f"{named(node)} of type {kind} needs {said}")
     path, prefix, every = (node.child(name) for name in ("path", "prefix", "every"))
-    if path and not path.bad and path.value and not path.value.startswith("/"):
-        report.wrong(path, f"{named(path)} is an absolute path")
+    if path and not path.bad and path.value:
+        _path(path, report)
+    for name, (shape, rule) in _SHAPES.items():
+        part = node.child(name)
+        if part and not part.bad and part.value and not shape.fullmatch(part.value):
+            report.wrong(part, f"`{part.value}` is no {rule[0]}", hint=rule[1])
     if prefix and not prefix.bad and ".." in str(prefix.value).split("/"):
         report.wrong(prefix, f"{named(prefix)} may not contain `..`")
     if every and not every.bad and every.value is not None and is_zero(every.plain()):
         said = f"{named(every)} must be more than zero"
         report.wrong(every, said, hint="leave it out to copy every checkpoint")
+
+
+def _path(path: Node, report: Report) -> None:
+    if not path.value.startswith("/"):
+        report.wrong(path, f"{named(path)} is an absolute path")
+    elif not path.value.isprintable():
+        report.wrong(path, f"{named(path)} holds characters that no folder should have")
+    elif posixpath.normpath(path.value).strip("/") == "":
+        report.wrong(path, f"{named(path)} is the root of the file system", hint="name a folder")
 
 
 def _order(node: Node, tiers: list[Node], report: Report) -> None:

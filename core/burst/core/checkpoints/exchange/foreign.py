@@ -82,12 +82,15 @@ def open_foreign(path: Path) -> Foreign:
     if not path.exists():
         raise NotFound(f"there is no {path}", mend="name a folder, or a file of weights")
     files = _weights(path)
-    tensors = [tensor for file in files for tensor in _tensors(file)]
+    held = {file.name: _tensors(file) for file in files}
+    tensors = [tensor for of_file in held.values() for tensor in of_file]
     seen: set[str] = set()
     for tensor in tensors:
         if tensor.name in seen:
             raise UsageError(f"two files of {path} hold a tensor named {tensor.name}")
         seen.add(tensor.name)
+    if path.is_dir() and (path / _INDEX).exists():
+        _check_index(path / _INDEX, {n: {t.name for t in ts} for n, ts in held.items()})
     return Foreign(path.absolute().name, tensors, texts_beside(path))
 
 
@@ -141,12 +144,36 @@ def _weights(path: Path) -> list[Path]:
     )  # fmt: skip
 
 
-def _indexed(index: Path) -> list[Path]:
+def _check_index(index: Path, held: Mapping[str, set[str]]) -> None:
+    """See that every tensor lies where the index says."""
+    for name, file in _weight_map(index).items():
+        if name not in held.get(file, ()):
+            raise UsageError(
+                f"{file} has no tensor {name}, though {index} says so",
+                mend="fetch the whole folder anew",
+            )
+
+
+def _weight_map(index: Path) -> dict[str, str]:
     try:
-        names = sorted(set(json.loads(index.read_bytes())["weight_map"].values()))
-    except (ValueError, KeyError, TypeError, AttributeError) as error:
-        raise UsageError(f"{index} is no index of weights", why=str(error)) from error
-    files = [index.parent / str(name) for name in names]
+        found = json.loads(index.read_bytes())["weight_map"]
+    except (ValueError, KeyError, TypeError, RecursionError) as error:
+        raise UsageError(f"{index} is no index of weights", why=_in_words(error)) from error
+    if not isinstance(found, dict) or not all(isinstance(f, str) for f in found.values()):
+        raise UsageError(
+            f"{index} is no index of weights", why="its weight_map names no file for each tensor"
+        )
+    return found
+
+
+def _in_words(error: Exception) -> str:
+    return {"KeyError": "it has no weight_map", "TypeError": "it has no weight_map"}.get(
+        type(error).__name__, str(error)
+    )
+
+
+def _indexed(index: Path) -> list[Path]:
+    files = [index.parent / name for name in sorted(set(_weight_map(index).values()))]
     missing = [file.name for file in files if file.parent != index.parent or not file.is_file()]
     if missing:
         raise UsageError(
@@ -166,8 +193,11 @@ def _tensors(path: Path) -> list[ForeignTensor]:
             if length > min(size, _MOST_HEADER):
                 raise ValueError("its header is longer than the file")
             header = read_header(head + file.read(length))
-        if any(entry.stop > size for entry in header.values()):
+        end = max((entry.stop for entry in header.values()), default=_HEADER_BYTES + length)
+        if end > size:
             raise ValueError("it ends before its tensors do: it was not copied whole")
+        if end < size:
+            raise ValueError(f"{size - end} bytes come after its tensors")
     except (ValueError, KeyError, TypeError, IndexError) as error:
         raise UsageError(f"{path} is no whole safetensors file", why=str(error)) from error
     unknown = [entry for entry in header.values() if entry.dtype not in _DTYPES]

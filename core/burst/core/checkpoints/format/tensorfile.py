@@ -102,16 +102,43 @@ def read_header(data: bytes | bytearray | memoryview) -> dict[str, Entry]:
     base = _LENGTH.size + length
     if length > _MAX_HEADER or len(view) < base:
         raise ValueError("shorter than its header")
-    table = json.loads(bytes(view[_LENGTH.size : base]))
+    try:
+        table = json.loads(bytes(view[_LENGTH.size : base]), object_pairs_hook=_once)
+    except RecursionError:
+        raise ValueError("its header is nested too deeply") from None
+    if not isinstance(table, dict):
+        raise ValueError("its header is no mapping")
     table.pop("__metadata__", None)
-    return {name: _entry(name, item, base) for name, item in table.items()}
+    entries = {name: _entry(name, item, base) for name, item in table.items()}
+    end = base
+    for entry in sorted(entries.values(), key=lambda entry: (entry.start, entry.stop)):
+        if entry.start != end:
+            raise ValueError(f"{entry.name!r} does not begin where what is before it ends")
+        end = entry.stop
+    return entries
 
 
-def _entry(name: str, item: Mapping[str, object], base: int) -> Entry:
-    shape, offsets = item["shape"], item["data_offsets"]
-    if not isinstance(shape, list) or not isinstance(offsets, list):
+def _once(pairs: Sequence[tuple[str, object]]) -> dict[str, object]:
+    table = dict(pairs)
+    if len(table) != len(pairs):
+        raise ValueError("its header has a name twice")
+    return table
+
+
+def _entry(name: str, item: object, base: int) -> Entry:
+    known = isinstance(item, dict) and item.keys() >= {"dtype", "shape", "data_offsets"}
+    if not known or not isinstance(item, dict):
         raise ValueError(f"the header's entry of {name!r} is malformed")
-    entry = Entry(name, str(item["dtype"]), tuple(shape), base + int(offsets[0]))
+    shape, offsets, dtype = item["shape"], item["data_offsets"], item["dtype"]
+    if not _are_counts(shape) or not _are_counts(offsets) or len(offsets) != 2:
+        raise ValueError(f"the header's entry of {name!r} is malformed")
+    if dtype not in ELEMENT_BYTES:
+        raise ValueError(f"{name!r} has a dtype that is not known, {dtype!r}")
+    entry = Entry(name, dtype, tuple(shape), base + offsets[0])
     if entry.size != offsets[1] - offsets[0]:
         raise ValueError(f"the size of {name!r} does not follow from its shape")
     return entry
+
+
+def _are_counts(values: object) -> bool:
+    return isinstance(values, list) and all(type(v) is int and v >= 0 for v in values)
