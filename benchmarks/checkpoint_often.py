@@ -19,7 +19,7 @@ from pathlib import Path
 from benchmarks.result import Result
 
 HERE = Path(__file__).parent
-SECONDS = 130
+SECONDS = 100
 LIMIT = 0.02
 EXPERIMENT = f"""
 name: checkpoint-often

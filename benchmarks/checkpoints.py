@@ -57,7 +57,8 @@ def _memory(training: Training, folder: Path) -> tuple[Ours, Result]:
     """Of getting ready and of two saves that are on their way at once, with what opens them."""
     peak = limits.Peak()
     training.step()
-    without = peak.extra()
+    step = peak.extra()
+    without = peak.most()
     peak = limits.Peak()
     ours = Ours(training, folder)
     ours.prepare()
@@ -65,7 +66,7 @@ def _memory(training: Training, folder: Path) -> tuple[Ours, Result]:
         ours.save()
         training.step()
     ours.wait()
-    extra = peak.extra() - without
+    extra = peak.most() - without
     ours.clear()
     ratio = extra / training.bytes
     return ours, Result(
@@ -75,6 +76,6 @@ def _memory(training: Training, folder: Path) -> tuple[Ours, Result]:
         ratio,
         f"≤ {MEMORY:.2f}×",
         ratio <= MEMORY,
-        note="from before the first save on, two saves on their way at once; beyond the "
-        f"{without / 1e9:.2f} GB of a training step itself",
+        note="two saves on their way at once, from before the first on; what a training step takes "
+        f"for itself, {step / 1e9:.2f} GB, is in both",
     )

@@ -81,14 +81,19 @@ def cpu() -> float:
 
 
 class Peak:
-    """The most memory that this process has had since now, beyond what it has now, in bytes."""
+    """The most memory that this process has from now on, in bytes: beyond what it has now, or
+    with it."""
 
     def __init__(self) -> None:
         Path("/proc/self/clear_refs").write_text("5")
-        self._before = _kilobytes("VmRSS")
+        self._before = _kilobytes("VmRSS") * 1024
 
     def extra(self) -> int:
-        return max(0, _kilobytes("VmHWM") - self._before) * 1024
+        return max(0, self.most() - self._before)
+
+    def most(self) -> int:
+        """With what it had before."""
+        return _kilobytes("VmHWM") * 1024
 
 
 def _kilobytes(name: str) -> int:

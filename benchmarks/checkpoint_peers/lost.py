@@ -14,12 +14,13 @@ from dataclasses import dataclass
 
 import torch
 
-from benchmarks.checkpoint_peers.bench import PEER_ROUNDS, ROUNDS, Bench, cores
+from benchmarks.checkpoint_peers.bench import PEER_ROUNDS, Bench, cores
 from benchmarks.checkpoint_peers.others import Dcp, Saver
 from benchmarks.checkpoint_peers.state import Training
 from benchmarks.result import Result
 
 LOST_FREE, LOST_FULL = 1.5, 0.65
+LOST_ROUNDS = 4
 CONTROL = "control"
 _CONTROL_STEPS = 3
 
@@ -57,7 +58,7 @@ def _lost(bench: Bench, threads: int) -> tuple[dict[str, Cost], float]:
     rounds, copies = [], []
     for _ in range(2):
         bench.training.step()
-    for number in range(ROUNDS):
+    for number in range(LOST_ROUNDS):
         savers = [nothing, bench.ours, *(behind if number < PEER_ROUNDS else ())]
         rounds.append(in_turns(bench.training, savers[:: 1 - 2 * (number % 2)]))
         copies.append(bench.copied())
