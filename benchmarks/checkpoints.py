@@ -76,6 +76,6 @@ def _memory(training: Training, folder: Path) -> tuple[Ours, Result]:
         ratio,
         f"≤ {MEMORY:.2f}×",
         ratio <= MEMORY,
-        note="two saves on their way at once, from before the first on; what a training step takes "
-        f"for itself, {step / 1e9:.2f} GB, is in both",
+        note="two saves on their way at once, from before the first on; what a step of training "
+        f"takes for itself, {step / 1e9:.2f} GB, is in both",
     )
