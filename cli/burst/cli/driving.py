@@ -15,12 +15,18 @@ import fcntl
 import os
 import subprocess
 import sys
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
+from typing import TypeVar
 
+from burst.cli.session import Session
 from burst.core.errors import Unreachable
 
+T = TypeVar("T")
+
+DRIVEN_EVERY_S = 5.0
+"""Between two looks whether somebody drives still."""
 _LOCK = "driving.lock"
 _BORN_WITH = "BURST_DRIVING"
 """The number of the descriptor with the lock, in the environment of a runner that was started."""
@@ -88,6 +94,22 @@ def ensure_driven(home: Path, environ: Mapping[str, str], cwd: Path) -> None:
     """See to it that somebody drives. Call it after the wish was written."""
     if not is_driven(home):
         start_runner(home, environ, cwd)
+
+
+def driven(session: Session, until: Callable[[T], bool]) -> Callable[[T], bool]:
+    """`until`, and while it does not hold somebody drives: whoever did may have died."""
+    looked = session.clock.monotonic()
+
+    def ask(seen: T) -> bool:
+        nonlocal looked
+        if until(seen):
+            return True
+        if session.clock.monotonic() - looked >= DRIVEN_EVERY_S:
+            looked = session.clock.monotonic()
+            ensure_driven(session.home, session.environ, session.cwd)
+        return False
+
+    return ask
 
 
 def runner_log(home: Path) -> Path:

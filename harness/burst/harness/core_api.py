@@ -42,7 +42,7 @@ from burst.harness.connect import (
     open_engine,
     open_session,
 )
-from burst.harness.core_checkpoint import CheckpointApi
+from burst.harness.core_checkpoint import CheckpointApi, counted_batches
 from burst.harness.distributed import DistributedContext, Place
 from burst.harness.interpolate import lookup
 from burst.harness.leaving import leave_badly, leave_well
@@ -88,8 +88,12 @@ class TrainApi:
             progress.judge(steps_completed, values, self._metric, self._smaller)
 
     def report_progress(self, batches: int) -> None:
-        """Say how many batches are trained."""
-        self._batches = max(self._batches, int(batches))
+        """Say how many batches are trained.
+
+        Raises:
+            UsageError: that is no number of batches.
+        """
+        self._batches = max(self._batches, counted_batches(batches))
 
 
 class PreemptApi:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import operator
 import tempfile
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
@@ -16,6 +17,7 @@ from burst.harness.session import Session
 from burst.harness.trial.expected import Usual
 
 _FILES = "files"
+_MOST_BATCHES = 2**53
 
 
 class Saved:
@@ -120,13 +122,15 @@ class CheckpointApi:
             metrics: validation metrics at this very batch.
 
         Raises:
-            UsageError: outside an experiment, if `init` was given no folder.
+            UsageError: outside an experiment, if `init` was given no folder; or an argument is not
+                what it has to be.
             BurstError: if the state holds something else, naming it, or could not be saved.
             Fenced: a newer allocation owns the trial.
         """
         from burst.harness.checkpoints import rng
         from burst.harness.checkpoints.port import SaveRequest
 
+        batches, values = counted_batches(batches), _numbers(metrics or {})
         engine = self._get()
         self._progress(batches)
         if not self._session.flush(self._session.grace):
@@ -139,7 +143,7 @@ class CheckpointApi:
                 shared=shared,
                 own={"state": own, "random": rng.capture()},
                 done=Lengths(batches=batches),
-                metrics=dict(metrics or {}),
+                metrics=values,
             )
         )
         durable = engine.wait(self._session.grace)
@@ -249,3 +253,40 @@ def _read_files(folder: Path) -> dict[str, Any]:
         for path in sorted(folder.rglob("*"))
         if path.is_file()
     }
+
+
+def counted_batches(value: Any) -> int:
+    """`value`, if it is a number of batches.
+
+    Raises:
+        UsageError: it is not.
+    """
+    try:
+        batches = -1 if isinstance(value, bool) else operator.index(value)
+    except TypeError:
+        batches = -1
+    if 0 <= batches < _MOST_BATCHES:
+        return batches
+    raise UsageError(
+        f"{value!r} is no number of batches",
+        why="batches are counted from the beginning of training: 0, 1, 2, …",
+    )
+
+
+def _numbers(metrics: Mapping[str, float]) -> dict[str, float]:
+    """`metrics`, each as a float.
+
+    Raises:
+        UsageError: one is no number, or has no name.
+    """
+    if not isinstance(metrics, Mapping):
+        raise UsageError("metrics= is a mapping of names to numbers", why=f"it is {metrics!r}")
+    found = {}
+    for name, value in metrics.items():
+        try:
+            found[name] = float(value)
+        except (TypeError, ValueError):
+            raise UsageError(f"the metric {name!r} is no number", why=f"it is {value!r}") from None
+        if not isinstance(name, str):
+            raise UsageError(f"the name of a metric is a string, and {name!r} is none")
+    return found

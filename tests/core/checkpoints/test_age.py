@@ -128,3 +128,9 @@ def test_an_alarm_comes_once_time_has_passed_and_stays(
         assert is_late(one, NOW + now + 1)
         assert now - since >= 2 * interval
     assert is_late(one, (late_at(one) or 0.0) + 1)
+
+
+def test_a_trial_that_is_held_though_its_last_save_failed_says_so() -> None:
+    held = training(state=TrialState.PAUSED, checkpoint_problem="not saved: the disk is full")
+    assert "what it trained last is not saved" in alarm(held, NOW)
+    assert alarm(training(state=TrialState.PAUSED), NOW) == ""

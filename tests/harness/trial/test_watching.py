@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 
 from burst.core.clock import ManualClock
+from burst.core.errors import BurstError
 from burst.core.model import Checkpoint, Trial
 from burst.harness import Batch
 from burst.harness.trial.expected import Expected, Usual
@@ -153,3 +154,46 @@ def test_a_script_is_expected_to_save_as_often_as_it_did() -> None:
         usual.saved()
         said.append(usual())
     assert said == [None, None, 40.0, 50.0, 60.0]
+
+
+class _Disk:
+    """A disk that takes no manifest until so many were refused."""
+
+    def __init__(self, lab: Lab, refusals: int) -> None:
+        self.refused = 0
+        self._refusals = refusals
+        self._put = lab.blobs.put
+        lab.blobs.put = self._refuse  # type: ignore[method-assign]
+
+    def _refuse(self, key: str, data: Any) -> None:
+        if key.endswith("manifest.json") and self.refused < self._refusals:
+            self.refused += 1
+            raise OSError(28, "No space left on device")
+        self._put(key, data)
+
+
+def test_the_last_state_is_tried_again_for_as_long_as_leaving_may_take(lab: Lab) -> None:
+    disk = _Disk(lab, 3)
+    result = lab.attempt(_Slow, max_length=Batch(8), validation_period=None)
+    assert result.outcome.durable
+    assert disk.refused == 3
+    assert _saved(lab) == [8]
+
+
+def test_a_training_whose_result_cannot_be_saved_is_not_over(lab: Lab) -> None:
+    disk = _Disk(lab, 10_000)
+    with pytest.raises(BurstError, match="at batch 8 could not be saved, so training is not over"):
+        lab.attempt(_Slow, max_length=Batch(8), validation_period=None)
+    assert disk.refused > 5
+    assert _saved(lab) == []
+
+
+def test_a_drain_that_could_not_save_says_that_what_was_trained_is_repeated(
+    lab: Lab, capsys: pytest.CaptureFixture[str]
+) -> None:
+    _Disk(lab, 10_000)
+    result = lab.attempt(_Slow, leave_after=4, max_length=Batch(8), validation_period=None)
+    assert not result.outcome.durable
+    assert "at batch 4 could not be saved; what it trained since its newest" in (
+        capsys.readouterr().err
+    )

@@ -85,6 +85,19 @@ def _steer(session: Session, refs: tuple[str, ...], wait: bool, act: Act, goal: 
     for record in found:
         now = _wait_for(session, record, goal) if wait else _read(session, record)
         session.note(_told(record.id, str(now.state), goal))
+        for words in _alarms(session, record) if wait else ():
+            session.note(words)
+
+
+def _alarms(session: Session, record: Experiment | Trial) -> list[str]:
+    """What a person has to know of the trials that were held."""
+    from burst.core.checkpoints.assurance.age import alarm
+    from burst.core.model import Trial
+
+    whole = not isinstance(record, Trial)
+    trials = session.store.children(Trial, record.id) if whole else [_read(session, record)]
+    found = [(t.id, alarm(t, session.clock.now())) for t in trials if isinstance(t, Trial)]
+    return [f"{id}: {words}" for id, words in found if words]
 
 
 def _read(session: Session, record: Experiment | Trial) -> Experiment | Trial:
@@ -92,9 +105,14 @@ def _read(session: Session, record: Experiment | Trial) -> Experiment | Trial:
 
 
 def _wait_for(session: Session, record: Experiment | Trial, goal: str) -> Experiment | Trial:
+    from burst.cli.driving import driven
     from burst.cli.watching import LOOK_EVERY_S
 
-    while not _reached(session, record := _read(session, record), goal):
+    def ask(seen: Experiment | Trial) -> bool:
+        return _reached(session, seen, goal)
+
+    reached = driven(session, ask)
+    while not reached(record := _read(session, record)):
         session.clock.sleep(LOOK_EVERY_S)
     return record
 

@@ -78,12 +78,14 @@ def _watch(
     quiet: bool,
     until: Callable[[Picture], bool],
 ) -> Picture:
+    from burst.cli.driving import driven
     from burst.cli.following import Follower
     from burst.cli.presenting import presenter_for
     from burst.cli.watching import TimedOut, watch
 
     follower = Follower(session.store, id, session.store.newest_cursor())
     presenter = presenter_for(session, as_json=False, quiet=quiet)
+    until = driven(session, until)
     try:
         return watch(session, follower, presenter, until=until, seconds=seconds)
     except TimedOut:

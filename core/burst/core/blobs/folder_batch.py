@@ -35,6 +35,8 @@ class FolderBatch:
     def __init__(self, writer: FolderWriter) -> None:
         self._writer = writer
         self._files: list[_File] = []
+        self._folders: set[Path] = set()
+        """Where files were to go; made for them, if they were not there."""
         self._over = False
         self._lock = threading.Lock()
 
@@ -42,6 +44,8 @@ class FolderBatch:
         disk = self._writer.disk
         view = memoryview(data).cast("B")
         path = self._writer.path(key)
+        with self._lock:
+            self._folders.add(path.parent)
         with told(path):
             partial, descriptor = self._writer.create(
                 path.parent, lambda descriptor: write_file(disk, descriptor, view)
@@ -83,6 +87,8 @@ class FolderBatch:
             files, self._files = self._files, []
         for file in files:
             self._writer.drop(file.partial, file.descriptor)
+        for folder in self._folders:
+            self._writer.remove_empty(folder)
 
     def _sync(self, file: _File) -> None:
         if file.descriptor is not None:

@@ -137,13 +137,22 @@ class Keeper:
             callback.on_checkpoint_upload_end(id)
 
     def wait(self, timeout: float) -> bool:
-        """Wait until what was saved is durable; whether all of it is."""
+        """Wait until the last state that was saved is durable; whether it is. Where it is not, the
+        same batch may be saved again. Collective."""
         engine = self._session.engine
         if engine is None:
             return False
         durable = engine.wait(timeout, last=True)
         self._tell_durable(engine)
-        return self.hear() and durable
+        self.hear()
+        if not durable and not engine.busy():
+            self._saved = None
+        return durable
+
+    @property
+    def keeps(self) -> bool:
+        """Whether there are checkpoints at all."""
+        return self._session.engine is not None
 
     def hear(self) -> bool:
         """Say what became of the last saves, where it is news; whether none of them failed. The

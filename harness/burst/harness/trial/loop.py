@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from itertools import chain
 from typing import Any, Literal
 
-from burst.core.errors import ConfigError
+from burst.core.errors import BurstError, ConfigError
 from burst.core.launch import Outcome
 from burst.core.model import ExitKind, Lengths
 from burst.harness.agreement import Wish
@@ -30,6 +30,9 @@ from burst.harness.trial.metrics import TrainingMetrics
 from burst.harness.trial.schedule import Schedule
 from burst.harness.trial.trial import PyTorchTrial
 from burst.harness.trial.validation import Validation
+
+_FIRST_PAUSE_S = 1.0
+_LONGEST_PAUSE_S = 15.0
 
 Policy = Literal["best", "all", "none"]
 
@@ -273,12 +276,45 @@ class Loop:
     def _leave(self, why: Wish) -> Outcome:
         if why & (Wish.END | Wish.STOP):
             self._validate()
-        self._checkpoint()
-        durable = self._parts.keeper.wait(self._session.grace)
+        durable = self._save_last()
+        if not durable and self._parts.keeper.keeps:
+            self._tell_lost(why)
         kind = ExitKind.COMPLETED
         if not why & Wish.END:
             kind = ExitKind.STOPPED if why & Wish.STOP else ExitKind.DRAINED
         return Outcome(kind=kind, batches=self._context.batch, durable=durable)
+
+    def _save_last(self) -> bool:
+        """Save what there is now, trying again for as long as leaving may take; whether it is
+        durable. What fails may be a disk that somebody is about to free."""
+        keeper, clock, gang = self._parts.keeper, self._session.clock, self._context.distributed
+        until, pause = clock.monotonic() + self._session.grace, _FIRST_PAUSE_S
+        while True:
+            self._checkpoint()
+            if keeper.wait(max(0.0, until - clock.monotonic())) or not keeper.keeps:
+                return keeper.keeps
+            if not gang.broadcast(until - clock.monotonic() > pause):
+                return False
+            clock.sleep(pause)
+            pause = min(2 * pause, _LONGEST_PAUSE_S)
+
+    def _tell_lost(self, why: Wish) -> None:
+        """Nobody may take for saved what is not.
+
+        Raises:
+            BurstError: training is over, and its result would be lost.
+        """
+        text = f"the state at batch {self._context.batch} could not be saved"
+        if why & (Wish.END | Wish.STOP):
+            raise BurstError(
+                f"{text}, so training is not over",
+                why="every attempt failed; the trial's log and `burst show` say how",
+                mend="free the disk or mend access to it: the trial goes on from its newest "
+                "checkpoint",
+            )
+        self._session.warn(
+            "checkpoint.lost", f"{text}; what it trained since its newest checkpoint is repeated"
+        )
 
     def _tell_nan(self) -> None:
         found = self._parts.metrics.nan

@@ -59,7 +59,11 @@ def mark_of(trial: Trial) -> str:
 
 
 def alarm(trial: Trial, now: float) -> str:
-    """A sentence for people where a checkpoint is late; empty where none is."""
+    """A sentence for people where a checkpoint is late, or where the last thing that a trial did
+    before it was held was to fail at one; empty where all is well."""
+    if trial.state in (TrialState.PAUSED, TrialState.WAITING) and trial.checkpoint_problem:
+        why = brief(trial.checkpoint_problem)
+        return f"what it trained last is not saved: {why}; it goes on from its newest checkpoint"
     expected = trial.checkpoint_interval
     if expected is None or not is_late(trial, now):
         return ""
