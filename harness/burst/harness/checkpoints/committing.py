@@ -147,6 +147,7 @@ class Committer:
             if not save.layout.arena.retake(save.turn):
                 raise LenderGone("files that it was to share with others have just been deleted")
             files = save.writing.again()
+            files.begin()
             for region in range(len(save.layout.images)):
                 files.filled(region)
             made.append(files)

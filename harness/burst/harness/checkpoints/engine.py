@@ -38,7 +38,7 @@ from burst.harness.checkpoints.packs import Part
 from burst.harness.checkpoints.port import Restored, SaveRequest, Tree
 from burst.harness.checkpoints.publish import Identity
 from burst.harness.checkpoints.restoring import Restorer
-from burst.harness.checkpoints.saving import Gates, Save, steady_parts
+from burst.harness.checkpoints.saving import Gates, Save, trained_parts
 from burst.harness.checkpoints.snapshot import Layout, Snapshot, Torn
 from burst.harness.checkpoints.writing import Partition, Parts, Writers, Writing, lay_out
 from burst.harness.collective import Collective
@@ -127,6 +127,7 @@ class BlobCheckpointEngine:
         self._gates.guard(save.snapshot, request.optimizers)
         self._copier.submit(_copy, save.snapshot)
         save.snapshot.begin()
+        save.writing.begin()
         self._conductor.submit(self._carry_out, save)
         return True
 
@@ -187,8 +188,8 @@ class BlobCheckpointEngine:
         _, id, held_back = answers[0]
         shared, own = halves
         alike = shards.owned_by(request.optimizers, shared)
-        steady = steady_parts(shared, request.optimizers)
-        parts = self._partition.parts_of(shared, own, alike, steady)
+        trained = trained_parts(shared, alike, request.optimizers)
+        parts = self._partition.parts_of(shared, own, alike, trained)
         return _Taken(id, held_back, shared, own, alike, parts)
 
     def _still_held_back(self) -> bool:

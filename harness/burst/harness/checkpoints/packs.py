@@ -1,10 +1,11 @@
 """Which parts of a state share a file, and each file as an image in memory.
 
 A file never crosses a section of the tree (a model, an optimizer) nor mixes what is trained with
-what is frozen, and is at most 32 MiB. What is 4 MiB and more has a file of its own, larger parts
-several, and the small ones share: so the weights of a frozen layer are the same file in every
-checkpoint, though an adapter's few bytes beside them change; restoring needs one file's memory,
-not the state's; and a file is one part of a transfer, so its hash is the transfer's checksum.
+what is not, and is at most 32 MiB; larger parts have several. What is 4 MiB and more has a file of
+its own, unless an optimizer trains it: that changes with every step anyway, and few files are
+written faster. So the weights of a frozen layer are the same file in every checkpoint, though an
+adapter's few bytes beside them change; restoring needs one file's memory, not the state's; and a
+file is one part of a transfer, so its hash is the transfer's checksum.
 """
 
 from __future__ import annotations
@@ -31,8 +32,8 @@ class Part(NamedTuple):
     """As torch names it."""
     itemsize: int
     shape: tuple[int, ...]
-    steady: bool
-    """Whether it is expected to stay as it is: frozen."""
+    trained: bool
+    """Whether it is known to change with every step."""
 
     @property
     def elements(self) -> int:
@@ -62,10 +63,10 @@ def plan(parts: Sequence[Part]) -> list[Pack]:
     for index, part in enumerate(parts):
         pieces = _pieces(index, part)
         size = part.elements * part.itemsize
-        if size >= OWN_FILE_BYTES:
+        if size >= (PACK_BYTES if part.trained else OWN_FILE_BYTES):
             packs.extend((piece,) for piece in pieces)
             continue
-        pool = (part.section, part.steady)
+        pool = (part.section, part.trained)
         if pooled_bytes.get(pool, 0) + size > PACK_BYTES:
             packs.append(tuple(pooled.pop(pool)))
             pooled_bytes[pool] = 0

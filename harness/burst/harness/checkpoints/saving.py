@@ -59,22 +59,20 @@ class Gates:
             self._open.pop().gate()
 
 
-def steady_parts(
-    shared: tree.Encoded, optimizers: Iterable[torch.optim.Optimizer]
+def trained_parts(
+    shared: tree.Encoded,
+    alike: frozenset[int],
+    optimizers: Iterable[torch.optim.Optimizer],
 ) -> frozenset[int]:
-    """Indices of the models' tensors that none of `optimizers` trains; none if there are no
-    optimizers to tell by."""
-    trained = {
+    """Indices of the tensors that every step of `optimizers` changes: what they own (`alike`), but
+    for parameters that are frozen."""
+    frozen = {
         local_of(parameter).data_ptr()
         for optimizer in optimizers
         for group in optimizer.param_groups
         for parameter in group["params"]
-        if parameter.requires_grad
+        if not parameter.requires_grad
     }
-    if not trained:
-        return frozenset()
-    return frozenset(
-        index
-        for index, item in enumerate(shared.tensors)
-        if item.address not in trained and item.section.startswith("models")
-    )
+    if not frozen:
+        return alike
+    return frozenset(index for index in alike if shared.tensors[index].address not in frozen)

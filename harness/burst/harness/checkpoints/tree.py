@@ -194,8 +194,9 @@ class _Encoder:
         index = self._indices.get(tie) if tie else None
         if index is None:
             address = tie[0] if tie else 0
-            # To detach a DTensor takes 50 us, and nothing here needs it.
-            index = self._add(value.detach() if local is value else value, path, address)
+            # Nothing needs it detached that has no history; to detach a DTensor takes 50 us.
+            history = local is value and value.requires_grad
+            index = self._add(value.detach() if history else value, path, address)
             if tie:
                 self._indices[tie] = index
         grad = value.requires_grad and value.is_leaf

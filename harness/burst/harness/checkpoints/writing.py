@@ -65,17 +65,17 @@ class Partition:
         shared: tree.Encoded,
         own: tree.Encoded,
         alike: frozenset[int],
-        steady: frozenset[int],
+        trained: frozenset[int],
     ) -> Parts:
         """
         Args:
             alike: indices of the tensors of the shared half that all ranks hold alike.
-            steady: indices of those that are expected to stay as they are.
+            trained: indices of those that every step changes.
 
         Raises:
             BurstError: if something cannot be divided, naming it.
         """
-        structure = (_structure(shared), _structure(own), alike, steady)
+        structure = (_structure(shared), _structure(own), alike, trained)
         known = structure == self._structure
         if known and self._collective.size == 1 and not _sharded(shared):
             items = (*shared.tensors, *own.tensors)
@@ -84,7 +84,7 @@ class Partition:
         sources = [chunk.data for chunk in chunks]
         sources += [chunk.data for chunk in shards.undivided(own)]
         if not known:
-            parts = tuple(_parts(shared, chunks, own, steady))
+            parts = tuple(_parts(shared, chunks, own, trained))
             boxes = tuple((chunk.tensor, chunk.offsets, chunk.sizes) for chunk in chunks)
             self._kept = Parts(parts, (), boxes)
             self._structure = structure
@@ -100,20 +100,20 @@ def _sharded(half: tree.Encoded) -> bool:
 
 
 def _parts(
-    shared: tree.Encoded, chunks: Sequence[Chunk], own: tree.Encoded, steady: Collection[int]
+    shared: tree.Encoded, chunks: Sequence[Chunk], own: tree.Encoded, trained: Collection[int]
 ) -> Iterator[packs.Part]:
     for chunk in chunks:
         item = shared.tensors[chunk.tensor]
         whole = chunk.sizes == tuple(item.tensor.shape)
         name = item.name if whole else f"{item.name}@{','.join(map(str, chunk.offsets))}"
-        yield _part(name, item.section, chunk.data, chunk.tensor in steady)
+        yield _part(name, item.section, chunk.data, chunk.tensor in trained)
     for item in own.tensors:
         yield _part(item.name, f"own {item.section}", item.tensor, False)
 
 
-def _part(name: str, section: str, data: torch.Tensor, steady: bool) -> packs.Part:
+def _part(name: str, section: str, data: torch.Tensor, trained: bool) -> packs.Part:
     dtype = data.dtype
-    return packs.Part(name, section, name_of(dtype), dtype.itemsize, tuple(data.shape), steady)
+    return packs.Part(name, section, name_of(dtype), dtype.itemsize, tuple(data.shape), trained)
 
 
 def lay_out(parts: Sequence[packs.Part], *, pinned: bool) -> Layout:
@@ -167,6 +167,9 @@ class Writing:
         self._blobs = blobs
         self._folder = folder
         self._known = known
+        self._begun = False
+        self._early: list[int] = []
+        """Regions that were filled before `begin`."""
         self._jobs: dict[int, Future[FileEntry]] = {}
         self._lock = threading.Lock()
 
@@ -174,10 +177,21 @@ class Writing:
         """The same anew: nothing is written yet."""
         return Writing(self._layout, self._writers, self._blobs, self._folder, self._known)
 
+    def begin(self) -> None:
+        """Let go of what was filled so far: while training waits for copies, nothing else may take
+        the processors."""
+        with self._lock:
+            self._begun = True
+            for region in self._early:
+                self._jobs[region] = self._writers.submit(self._write, region)
+
     def filled(self, region: int) -> None:
         """Write a region's file; the region is free again soon after."""
         with self._lock:
-            self._jobs[region] = self._writers.submit(self._write, region)
+            if self._begun:
+                self._jobs[region] = self._writers.submit(self._write, region)
+            else:
+                self._early.append(region)
 
     def files(self) -> list[FileEntry]:
         """The files, by region, once all of them are written; call it when all are filled.

@@ -211,7 +211,7 @@ class Tiers:
         claims = {copy.url for copy in record.copies if copy.durable} or {record.url}
         if place.local or place.url not in claims:
             return False
-        return next(iter(place.open().list("checkpoints/")), None) is None
+        return next(iter(place.open().list("")), None) is None
 
     def _mend(self, damaged: Sequence[Place], record: Checkpoint, manifest: Manifest) -> None:
         for place in damaged:
