@@ -122,6 +122,7 @@ def test_without_the_gate_the_state_would_be_torn(
     """The control of the test before this one: it is the gate that holds the state together."""
     monkeypatch.setattr(Gates, "_before_step", lambda *_: None)
     monkeypatch.setattr(snapshot, "_version", lambda tensor: 0)  # nor may it be noticed
+    monkeypatch.setattr(snapshot, "_memcmp", lambda *_: 0)
     engine = lab.engine(background=True)
     before = save(engine, model, 1)
     model.forward()
@@ -146,6 +147,40 @@ def test_what_something_else_than_the_optimizer_changes_is_noticed(
     before = save(engine, model, 2)  # from now on all is copied before training goes on
     with torch.no_grad():
         model.net[0].weight.clamp_(-0.001, 0.001)  # type: ignore[operator]
+    assert engine.wait()
+    assert same(restored(lab), before)
+
+
+_PAST_ALL_COUNTS: list[Callable[[torch.Tensor], Any]] = [
+    lambda weight: weight.data.mul_(0.5),
+    lambda weight: weight.data.clamp_(-0.001, 0.001),
+    lambda weight: weight.detach().numpy().__imul__(0.5),
+]
+
+
+@pytest.mark.parametrize("change", _PAST_ALL_COUNTS)
+@pytest.mark.parametrize("copied", [False, True])
+def test_what_changes_past_all_counts_before_the_step_is_noticed(
+    lab: Lab, model: Model, held: Held, change: Callable[[torch.Tensor], Any], copied: bool
+) -> None:
+    """Torch counts neither changes through `.data` nor those of NumPy."""
+    engine = lab.engine(background=True)
+    save(engine, model, 1)
+    if copied:
+        held.go.set()
+        engine._copier.submit(lambda: None).result()
+    change(model.net[0].weight)  # type: ignore[arg-type]
+    model.forward()
+    model.step()
+    held.go.set()
+    assert not engine.wait()
+    (warning,) = engine.poll()
+    assert "was changed while a checkpoint was taken of it" in warning
+    assert lab.records() == []
+    before = save(engine, model, 2)
+    change(model.net[0].weight)  # type: ignore[arg-type]
+    model.forward()
+    model.step()
     assert engine.wait()
     assert same(restored(lab), before)
 
@@ -262,6 +297,7 @@ def test_who_lost_the_trial_hears_of_it_at_the_next_look(lab: Lab, model: Model)
     engine = lab.engine(background=True)
     lab.next_attempt()
     save(engine, model, 1)
+    engine._gates.settle()
     engine._conductor.submit(lambda: None).result()  # all that was asked for is done
     for ask in (engine.poll, engine.wait, lambda: save(engine, model, 2)):
         with pytest.raises(Fenced):

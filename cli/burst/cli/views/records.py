@@ -69,13 +69,24 @@ def checkpoint_page(checkpoint: Checkpoint, now: float) -> RenderableType:
         ("trial", _whose(checkpoint)),
         ("written", f"{text.moment(checkpoint.created)}, {text.ago(checkpoint.created, now)} ago"),
         ("size", text.size(checkpoint.size)),
-        ("lies in", f"{checkpoint.url.rstrip('/')}/{checkpoint.manifest}"),
+        *(("lies in", place) for place in _places(checkpoint)),
     ]
     if checkpoint.metrics:
         rows.append(("validation", text.metrics(checkpoint.metrics, most=20)))
     if checkpoint.damaged:
         rows.insert(2, ("damage", checkpoint.damaged))
     return facts(rows)
+
+
+def _places(checkpoint: Checkpoint) -> list[str]:
+    """Its manifest in every tier, fastest first."""
+    copies = [(each.url, each.node) for each in checkpoint.copies] or [(checkpoint.url, "")]
+    found = []
+    for url, node in copies:
+        place, mark, options = url.partition("?")
+        where = f"{place.rstrip('/')}/{checkpoint.manifest}{mark}{options}"
+        found.append(f"{where} on {node}" if node else where)
+    return found
 
 
 def _whose(checkpoint: Checkpoint) -> str:
@@ -92,6 +103,8 @@ def checkpoint_state(checkpoint: Checkpoint) -> Text:
     if checkpoint.pinned:
         why = f" {checkpoint.pin_reason}" if checkpoint.pin_reason else ""
         return Text("✔ pinned", style="green").append(why, style=text.FAINT)
+    if not checkpoint.durable:
+        return Text("on its node alone", style="yellow")
     return Text("✔ durable", style="green")
 
 

@@ -116,6 +116,7 @@ class BlobCheckpointEngine:
         if taken is None:
             return False
         self._look_around(taken.shared)
+        self._gates.settle()
         while len(self._flying) >= IN_FLIGHT:
             self._flying.popleft().wait()
         self._saved = False
@@ -124,11 +125,17 @@ class BlobCheckpointEngine:
             return True
         save = self._begin(request, taken)
         self._flying.append(save.done)
-        self._gates.guard(save.snapshot, request.optimizers)
         self._copier.submit(_copy, save.snapshot)
         save.snapshot.begin()
         save.writing.begin()
-        self._conductor.submit(self._carry_out, save)
+
+        def go_on() -> object:
+            return self._conductor.submit(self._carry_out, save)
+
+        if save.snapshot.waits:
+            self._gates.guard(save.snapshot, request.optimizers, go_on)
+        else:
+            go_on()
         return True
 
     def prepare(self, request: SaveRequest) -> None:
@@ -136,6 +143,7 @@ class BlobCheckpointEngine:
         taken = self._take(request)
         if taken is not None:
             self._look_around(taken.shared)
+            self._gates.settle()
             self._lay_out(taken.parts)
 
     def poll(self) -> list[str]:
@@ -146,6 +154,7 @@ class BlobCheckpointEngine:
 
     def wait(self, timeout: float | None = None, *, last: bool = False) -> bool:
         """See the port. Collective: what one rank does not have, none has."""
+        self._gates.settle()
         until = None if timeout is None else self._clock.monotonic() + timeout
         for done in self._flying:
             done.wait(self._left(until))
@@ -154,6 +163,11 @@ class BlobCheckpointEngine:
         moved = not self.busy() and self._mover.wait(self._left(until))
         self._raise_if_fenced()
         return all(self._collective.allgather(self._saved and moved))
+
+    @property
+    def saved(self) -> bool:
+        """See the port."""
+        return self._saved
 
     def busy(self) -> bool:
         """Whether a save is on its way."""
@@ -164,6 +178,7 @@ class BlobCheckpointEngine:
 
     def close(self) -> None:
         """Let what is on its way end, and let go of everything."""
+        self._gates.settle()
         self._gates.remove()
         self._conductor.shutdown()
         self._copier.shutdown()

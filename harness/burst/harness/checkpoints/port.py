@@ -102,6 +102,11 @@ class CheckpointEngine(Protocol):
         ...
 
     @property
+    def saved(self) -> bool:
+        """Whether the last state that was handed to `save` counts by now."""
+        ...
+
+    @property
     def last_durable_s(self) -> float:
         """Seconds that the last save took until it counted; 0 before the first."""
         ...

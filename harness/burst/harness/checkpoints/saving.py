@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 
 import torch
@@ -35,19 +35,34 @@ class Save:
 
 
 class Gates:
-    """Lets `optimizer.step` wait for the snapshots that are still being copied."""
+    """Lets `optimizer.step` wait for the snapshots that are still being copied, and has each
+    confirmed before what it is of is changed."""
 
     def __init__(self) -> None:
         self._handles: dict[int, torch.utils.hooks.RemovableHandle] = {}
-        self._open: list[Snapshot] = []
+        self._open: list[tuple[Snapshot, Callable[[], object]]] = []
 
-    def guard(self, snapshot: Snapshot, optimizers: Iterable[torch.optim.Optimizer]) -> None:
-        """Hold back the steps of `optimizers` until `snapshot` is copied."""
-        self._open = [each for each in self._open if not each.copied] + [snapshot]
+    def guard(
+        self,
+        snapshot: Snapshot,
+        optimizers: Iterable[torch.optim.Optimizer],
+        then: Callable[[], object],
+    ) -> None:
+        """Hold back the steps of `optimizers` until `snapshot` is copied and confirmed; `then` is
+        called after that."""
+        self._open.append((snapshot, then))
         for optimizer in optimizers:
             if id(optimizer) not in self._handles:
                 handle = optimizer.register_step_pre_hook(self._before_step)
                 self._handles[id(optimizer)] = handle
+
+    def settle(self) -> None:
+        """Do now what the next step would wait for. Call it in the thread that trains."""
+        while self._open:
+            snapshot, then = self._open.pop(0)
+            snapshot.gate()
+            snapshot.confirm()
+            then()
 
     def remove(self) -> None:
         for handle in self._handles.values():
@@ -55,8 +70,7 @@ class Gates:
         self._handles.clear()
 
     def _before_step(self, *_: object) -> None:
-        while self._open:
-            self._open.pop().gate()
+        self.settle()
 
 
 def trained_parts(

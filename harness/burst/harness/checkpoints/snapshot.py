@@ -28,6 +28,11 @@ from burst.harness.checkpoints.values import carrier_of
 _STAGE_BYTES = 64 * 1024
 """A file that cannot wait and is no larger is put beside the arena until its region is free."""
 
+_SAMPLE_BYTES = 2048
+"""How much of a tensor, from its middle, is looked at for changes that nobody counts."""
+_memcmp = ctypes.CDLL(None).memcmp
+_memcmp.argtypes = (ctypes.c_void_p, ctypes.c_void_p, ctypes.c_size_t)
+
 
 class Torn(BurstError):
     """Something else than an optimizer's step changed a tensor that was still to be copied."""
@@ -71,6 +76,11 @@ class Snapshot:
         self._filled = filled
         self._versions = {part: _version(sources[part]) for part in later}
         self._staged: dict[tuple[int, int], torch.Tensor] = {}
+        self._samples: dict[int, tuple[int, int, int]] = {}
+        """By its place among the samples: a part, and which bytes of it."""
+        self._sampling = ctypes.create_string_buffer(max(1, len(self._versions)) * _SAMPLE_BYTES)
+        self._sampled = ctypes.addressof(self._sampling)
+        self._sample()
         urgent = self._take_aside()
         rest = [number for number in range(len(layout.images)) if number not in urgent]
         self._order = [*sorted(urgent), *rest]
@@ -110,9 +120,8 @@ class Snapshot:
         with self._changed:
             self._error = self._error or error
             self._left.discard(number)
-            if not self._left:  # nobody may hold live tensors longer than it takes
-                self._sources = ()
-                self._staged.clear()
+            if not self._left and not self._versions:
+                self._let_go()
             self._changed.notify_all()
         return True
 
@@ -125,8 +134,40 @@ class Snapshot:
             self._changed.wait_for(lambda: not self._left)
 
     @property
-    def copied(self) -> bool:
-        return not self._left
+    def waits(self) -> bool:
+        """Whether something is copied later, so that `confirm` has to be called."""
+        return bool(self._versions)
+
+    def confirm(self) -> None:
+        """See whether what is copied later was changed since the save began, past torch's count of
+        changes too. Call it once, after `gate` and before the step, in the thread that trains."""
+        try:
+            for place, (part, begin, size) in self._samples.items():
+                live = self._sources[part].data_ptr() + begin
+                if self._error is None and _memcmp(live, self._sampled + place, size):
+                    self._error = _torn(self._name(part))
+        finally:
+            self._let_go()
+
+    def _sample(self) -> None:
+        """Keep a little of everything that is copied later."""
+        place = 0
+        for part in self._versions:
+            source = self._sources[part]
+            if _is_plain(source):
+                size = min(source.nbytes, _SAMPLE_BYTES)
+                begin = (source.nbytes - size) // 2
+                ctypes.memmove(self._sampled + place, source.data_ptr() + begin, size)
+                self._samples[place] = (part, begin, size)
+                place += size
+
+    def _name(self, part: int) -> str:
+        return self._layout.where[part][0][1].name
+
+    def _let_go(self) -> None:
+        """Nobody may hold live tensors longer than it takes."""
+        self._sources = ()
+        self._staged.clear()
 
     def check(self) -> None:
         """
@@ -181,10 +222,7 @@ class Snapshot:
         for piece, _ in image.places:
             before = self._versions.get(piece.part)
             if before is not None and before != _version(self._sources[piece.part]):
-                raise Torn(
-                    f"{piece.name} was changed while a checkpoint was taken of it",
-                    why="something besides the optimizer's step writes to it",
-                )
+                raise _torn(piece.name)
 
     @contextlib.contextmanager
     def _beside_computing(self) -> Iterator[None]:
@@ -207,13 +245,25 @@ def _copy_into(view: memoryview, address: int, at: int, source: torch.Tensor) ->
     """Copy a tensor's elements, in C order, to `view[at:]`, which begins at `address`."""
     if source.numel() == 0:
         return
-    plain = source.device.type == "cpu" and source.is_contiguous()
-    if plain and not source.is_conj() and not source.is_neg():
+    if _is_plain(source):
         ctypes.memmove(address + at, source.data_ptr(), source.nbytes)
         return
     source = _plain(source)
     target = torch.frombuffer(view, dtype=source.dtype, count=source.numel(), offset=at)
     target.view(source.shape).copy_(source, non_blocking=True)
+
+
+def _is_plain(source: torch.Tensor) -> bool:
+    """Whether its bytes lie in memory as they will in the file."""
+    here = source.device.type == "cpu" and source.is_contiguous()
+    return here and not source.is_conj() and not source.is_neg()
+
+
+def _torn(name: str) -> Torn:
+    return Torn(
+        f"{name} was changed while a checkpoint was taken of it",
+        why="something besides the optimizer's step writes to it",
+    )
 
 
 def _plain(source: torch.Tensor) -> torch.Tensor:

@@ -161,7 +161,8 @@ class Keeper:
         problems = [] if engine is None else engine.poll()
         for line in self._complaints.failed(problems):
             self._session.say(f"Warning: {line}")
-        if not problems and not self.saving and (line := self._complaints.worked()):
+        works = engine is not None and engine.saved and not engine.busy()
+        if not problems and works and (line := self._complaints.worked()):
             self._session.say(line)
         return not problems
 

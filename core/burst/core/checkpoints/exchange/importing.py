@@ -35,6 +35,9 @@ _LEFT_S = 24 * 3600.0
 """Seconds after which files without a record are what an import has left that was killed."""
 
 
+_TAKEN = ("latest", "imports")
+
+
 def import_model(
     blobs: Blobs,
     store: Store,
@@ -55,10 +58,11 @@ def import_model(
         UsageError: there is nothing to import, or the name is none.
         Unreachable, StoreError: it could not be written; nothing is left of it.
     """
-    if name and MODEL_NAME.fullmatch(name) is None:
+    if name and (name in _TAKEN or MODEL_NAME.fullmatch(name) is None):
         raise UsageError(
             f"{name!r} is no name of a model",
-            why="it is of lower-case letters, digits, `.`, `_` and `-`, and looks like no id",
+            why="it is of lower-case letters, digits, `.`, `_` and `-`, and neither looks like an "
+            "id nor is `latest`",
         )
     if not foreign.tensors:
         raise UsageError(f"{foreign.title} holds no tensors")
