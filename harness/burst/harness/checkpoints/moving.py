@@ -48,6 +48,8 @@ class Mover:
         self._failed = failed
         self._thread = ThreadPoolExecutor(1, thread_name_prefix="burst-checkpoint-move")
         self._waiting: list[_Load] = []
+        self._owed: list[_Load] = []
+        """What could not be moved and nothing newer stands in for: tried again with the next."""
         self._newest: _Load | None = None
         self._busy = 0
         self._idle = threading.Condition()
@@ -58,11 +60,13 @@ class Mover:
         """Have a checkpoint, which is committed, brought to where it is due. Returns at once."""
         with self._idle:
             self._newest = _Load(record, manifest, last=False)
-            self._waiting = [load for load in self._waiting if not load.dispensable]
-            self._waiting.append(self._newest)
-            self._busy += 1
+            owed, self._owed = self._owed, []
+            waiting = [load for load in self._waiting if not load.dispensable]
+            self._waiting = [*owed, *waiting, self._newest]
+            self._busy += 1 + len(owed)
             self.durable = record.durable
-        self._thread.submit(self._work)
+        for _ in range(1 + len(owed)):
+            self._thread.submit(self._work)
 
     def finish(self) -> None:
         """Have the newest one brought to every tier that outlives the node. Returns at once."""
@@ -93,7 +97,9 @@ class Mover:
                 self._idle.notify_all()
 
     def _carry(self, load: _Load) -> None:
-        record = load.record
+        record = self._store.get(Checkpoint, load.record.id)
+        if record.deleted is not None or record.damaged:
+            return
         for tier in self._tiers.due(load.manifest, last=load.last):
             try:
                 copy = self._tiers.spread(load.manifest, tier)
@@ -101,6 +107,8 @@ class Mover:
                 self.durable = self.durable or record.durable
             except Exception as error:
                 self._tell(load, tier.url, error)
+                if not load.dispensable and load not in self._owed:
+                    self._owed.append(load)
         try:
             self._tiers.prune(self._store, self._identity.fence)
         except Exception as error:
