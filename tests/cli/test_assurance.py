@@ -76,12 +76,19 @@ def test_why_saving_fails_is_told_before_it_is_late(shown: Burst) -> None:
     assert "failed: cannot write x: No space left" in shown.json("why")[0]["alarm"]
 
 
-@pytest.mark.parametrize("state", [TrialState.COMPLETED, TrialState.PAUSED, TrialState.FAILED])
+@pytest.mark.parametrize("state", [TrialState.COMPLETED, TrialState.FAILED])
 def test_what_does_not_run_is_never_late(shown: Burst, state: TrialState) -> None:
     change(shown, state=state, checkpoint_at=world.NOW - 9000, checkpoint_problem="disk full")
     page = shown("show", world.RUNNING).stdout + shown("ls").stdout
     assert "late" not in page
     assert "disk full" not in page
+    assert not shown.json("show", TRIAL)["checkpoint_late"]
+
+
+def test_a_paused_trial_whose_last_save_failed_is_shown_as_such(shown: Burst) -> None:
+    change(shown, state=TrialState.PAUSED, checkpoint_problem="disk full")
+    page = shown("show", world.RUNNING, COLUMNS="200").stdout
+    assert "what it trained last is not saved: disk full" in page
     assert not shown.json("show", TRIAL)["checkpoint_late"]
 
 
