@@ -73,7 +73,8 @@ class Ours:
         of the other saves, so that both use the same memory."""
         self._context.batch += 1
         optimizers = [wrapped.optimizer for wrapped in self._context.optimizers]
-        self.engine._lazy = False
+        engine: Any = self.engine
+        engine._lazy = False
         begun = time.perf_counter()
         self.engine.save(
             SaveRequest(
@@ -85,7 +86,7 @@ class Ours:
             )
         )
         blocked = time.perf_counter() - begun
-        self.engine._lazy = True
+        engine._lazy = True
         return blocked
 
     def busy(self) -> bool:
