@@ -31,6 +31,10 @@ def leave_badly(session: Session | None, spec: LaunchSpec | None, error: BaseExc
     """Send what can be sent soon and leave the error for the agent; returns the exit status."""
     if session is not None and session.reporter is not None:
         session.reporter.end_soon()
+    if session is not None and session.engine is not None:
+        # A save that waits for the next step to be confirmed is whole, and none will come.
+        with contextlib.suppress(Exception):
+            session.engine.settle()
     status, kind = status_of(error)
     if spec is None or status == 0:
         return status

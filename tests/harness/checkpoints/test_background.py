@@ -18,6 +18,8 @@ from burst.core.testing.faults import FaultyBlobs, How, Plan
 from burst.harness.checkpoints import packs, snapshot
 from burst.harness.checkpoints.engine import BlobCheckpointEngine
 from burst.harness.checkpoints.saving import Gates
+from burst.harness.leaving import leave_badly
+from burst.harness.session import Session
 from tests.harness.checkpoints.support import Lab, request, same
 
 
@@ -372,3 +374,12 @@ def test_what_is_saved_is_not_kept_alive(lab: Lab) -> None:
     del gradient
     gc.collect()
     assert gone() is None
+
+
+def test_a_save_counts_though_training_fails_before_the_next_step(lab: Lab, model: Model) -> None:
+    engine = lab.engine(background=True)
+    before = save(engine, model, 1)
+    leave_badly(Session(engine=engine), None, ValueError("in the next batch"))
+    engine._conductor.submit(lambda: None).result()  # as the end of the process waits for it
+    assert [record.batches for record in lab.records()] == [1]
+    assert same(restored(lab), before)

@@ -176,6 +176,10 @@ class BlobCheckpointEngine:
     def _under_way(self) -> int:
         return sum(not done.is_set() for done in self._flying)
 
+    def settle(self) -> None:
+        """See the port."""
+        self._gates.settle()
+
     def close(self) -> None:
         """Let what is on its way end, and let go of everything."""
         self._gates.settle()

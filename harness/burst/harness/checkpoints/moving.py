@@ -97,18 +97,19 @@ class Mover:
                 self._idle.notify_all()
 
     def _carry(self, load: _Load) -> None:
-        record = self._store.get(Checkpoint, load.record.id)
-        if record.deleted is not None or record.damaged:
-            return
         for tier in self._tiers.due(load.manifest, last=load.last):
             try:
+                record = self._store.get(Checkpoint, load.record.id)
+                if record.deleted is not None or record.damaged:
+                    return
                 copy = self._tiers.spread(load.manifest, tier)
                 record = note_copies(self._store, self._identity, record.id, [copy])
                 self.durable = self.durable or record.durable
             except Exception as error:
                 self._tell(load, tier.url, error)
-                if not load.dispensable and load not in self._owed:
-                    self._owed.append(load)
+                with self._idle:
+                    if not load.dispensable and load not in self._owed:
+                        self._owed.append(load)
         try:
             self._tiers.prune(self._store, self._identity.fence)
         except Exception as error:

@@ -101,6 +101,11 @@ class CheckpointEngine(Protocol):
         """Whether a save is on its way. Cheap enough for every batch; not collective."""
         ...
 
+    def settle(self) -> None:
+        """Take now what the next step would wait for, so that the save goes on though none comes.
+        Call it in the thread that trains; not collective."""
+        ...
+
     @property
     def saved(self) -> bool:
         """Whether the last state that was handed to `save` counts by now."""
