@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import itertools
-import logging
 import os
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -17,6 +16,7 @@ from burst.core.errors import NotFound
 from burst.core.launch import Tier
 from burst.core.model import Copy
 from burst.core.testing.faults import FaultyBlobs, How, Plan, dying
+from tests.core.blobs.mock_s3 import BUCKET, mock_s3
 from tests.core.checkpoints.tier_lab import (
     TierLab,
     content,
@@ -27,7 +27,6 @@ from tests.core.checkpoints.tier_lab import (
     stored,
 )
 
-BUCKET = "burst-tiers"
 _prefixes = itertools.count()
 Place = Callable[[str], str]
 
@@ -43,23 +42,8 @@ def _no_fsync() -> Iterator[None]:
 @pytest.fixture(scope="module")
 def server() -> Iterator[str]:
     """The URL of an S3 of our own, with one bucket."""
-    import boto3
-    from moto.server import ThreadedMotoServer
-
-    logging.getLogger("werkzeug").setLevel(logging.ERROR)
-    with pytest.MonkeyPatch.context() as patch:
-        for name in ("AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY"):
-            patch.setenv(name, "testing")
-        patch.setenv("AWS_DEFAULT_REGION", "us-east-1")
-        moto = ThreadedMotoServer("127.0.0.1", 0, verbose=False)
-        moto.start()
-        host, port = moto.get_host_and_port()
-        url = f"http://{host}:{port}"
-        client = boto3.client("s3", endpoint_url=url)
-        client.create_bucket(Bucket=BUCKET)
-        client.close()
+    with mock_s3() as url:
         yield url
-        moto.stop()
 
 
 @pytest.fixture

@@ -35,8 +35,8 @@ class Save:
 
 
 class Gates:
-    """Lets `optimizer.step` wait for the snapshots that are still being copied, and has each
-    confirmed before what it is of is changed."""
+    """Lets `optimizer.step` wait until open snapshots are copied, and confirms each right before
+    the step changes its tensors."""
 
     def __init__(self) -> None:
         self._handles: dict[int, torch.utils.hooks.RemovableHandle] = {}

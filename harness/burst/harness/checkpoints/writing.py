@@ -35,7 +35,6 @@ _NICENESS = 10
 Place = tuple[str, str, int]
 """Of a piece: the SHA-256 of its file, its name there, and its first element in its chunk."""
 
-
 Box = tuple[int, tuple[int, ...], tuple[int, ...]]
 """A chunk of the shared half without its data: the tensor's index, offsets and sizes."""
 
