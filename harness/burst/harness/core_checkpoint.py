@@ -69,7 +69,7 @@ class Saved:
         """Put all random generators back as they were. Do it last, just before training goes on:
         building models and loaders draws from them."""
         if self._random is not None:
-            from burst.harness.checkpoints import rng
+            from burst.harness.checkpoints.codec import rng
 
             rng.restore(self._random)
 
@@ -127,7 +127,7 @@ class CheckpointApi:
             BurstError: if the state holds something else, naming it, or could not be saved.
             Fenced: a newer allocation owns the trial.
         """
-        from burst.harness.checkpoints import rng
+        from burst.harness.checkpoints.codec import rng
         from burst.harness.checkpoints.port import SaveRequest
 
         batches, values = counted_batches(batches), _numbers(metrics or {})

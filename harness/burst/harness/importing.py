@@ -33,8 +33,8 @@ from burst.core.checkpoints.exchange.importing import import_model
 from burst.core.clock import SystemClock
 from burst.core.errors import BurstError, NotFound, UsageError
 from burst.core.store import open_store
-from burst.harness.checkpoints import values
-from burst.harness.checkpoints.decoding import flat_bytes
+from burst.harness.checkpoints.codec import values
+from burst.harness.checkpoints.restoring.decoding import flat_bytes
 
 _PREFIXES = ("module.", "_orig_mod.")
 """What data-parallel wrappers and compilation put before every name."""

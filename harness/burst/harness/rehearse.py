@@ -101,7 +101,7 @@ def _decode(
 
 
 def _half(reading: Reading, half: FileEntry, found: Finding) -> Any:
-    from burst.harness.checkpoints.decoding import decode_half
+    from burst.harness.checkpoints.restoring.decoding import decode_half
 
     try:
         decoded = decode_half(reading, half)

@@ -20,7 +20,7 @@ from burst.core.checkpoints.format.manifest import Damaged, Manifest
 from burst.core.checkpoints.verify import verify
 from burst.core.errors import BurstError, Unreachable, UsageError
 from burst.core.model import Checkpoint
-from burst.harness.checkpoints import packs
+from burst.harness.checkpoints.saving import packs
 from tests.harness.checkpoints.support import FAULTS, Died, Fault, Lab, request, same
 
 

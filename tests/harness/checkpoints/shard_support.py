@@ -13,8 +13,9 @@ import torch.distributed as dist
 from torch.distributed.tensor import DTensor, Replicate, Shard
 
 from burst.core.checkpoints.format.state_file import StateFile, TensorRef
-from burst.harness.checkpoints import shards, tree
-from burst.harness.checkpoints.values import carrier_of, name_of, stride_of
+from burst.harness.checkpoints import shards
+from burst.harness.checkpoints.codec import tree
+from burst.harness.checkpoints.codec.values import carrier_of, name_of, stride_of
 
 
 @dataclass(frozen=True)

@@ -15,9 +15,9 @@ import torch
 from burst.core.errors import Fenced, Unreachable
 from burst.core.model import Trial
 from burst.core.testing.faults import FaultyBlobs, How, Plan
-from burst.harness.checkpoints import packs, snapshot
 from burst.harness.checkpoints.engine import BlobCheckpointEngine
-from burst.harness.checkpoints.saving import Gates
+from burst.harness.checkpoints.saving import packs, snapshot
+from burst.harness.checkpoints.saving.save import Gates
 from burst.harness.leaving import leave_badly
 from burst.harness.session import Session
 from tests.harness.checkpoints.support import Lab, request, same

@@ -16,7 +16,7 @@ from burst.core.errors import BurstError, Fenced, NotFound, Unreachable
 from burst.core.model import Checkpoint, Trial
 from burst.core.states import Reason, TrialState, advance
 from burst.core.store import update
-from burst.harness.checkpoints import packs
+from burst.harness.checkpoints.saving import packs
 from burst.harness.collective import Collective
 from tests.harness.checkpoints.support import Fault, Gang, Lab, request, same
 

@@ -21,8 +21,8 @@ from burst.core.errors import BurstError, Refused
 from burst.core.model import Checkpoint, Trial
 from burst.core.states import Reason, TrialState, advance
 from burst.core.store import update
-from burst.harness.checkpoints import packs, writing
 from burst.harness.checkpoints.engine import BlobCheckpointEngine
+from burst.harness.checkpoints.saving import packs, writing
 from tests.harness.checkpoints.support import FAULTS, Died, Fault, Lab, each_fault, request, same
 
 

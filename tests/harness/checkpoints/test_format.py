@@ -15,7 +15,7 @@ from burst.core.checkpoints.format.manifest import Manifest
 from burst.core.checkpoints.verify import verify
 from burst.core.model import Checkpoint
 from burst.core.store.port import Put
-from burst.harness.checkpoints import rng
+from burst.harness.checkpoints.codec import rng
 from tests.harness.checkpoints.support import Lab, request, same
 
 ROOT = Path(__file__).parents[3]

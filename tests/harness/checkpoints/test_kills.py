@@ -21,7 +21,7 @@ from burst.core.checkpoints.removal.delete import delete
 from burst.core.checkpoints.verify import read, verify
 from burst.core.errors import BurstError
 from burst.core.testing.faults import FaultyBlobs, FaultyDisk, How, Plan, dying, plans, stepwise
-from burst.harness.checkpoints import packs, writing
+from burst.harness.checkpoints.saving import packs, writing
 from tests.harness.checkpoints.support import Lab, request, same
 
 

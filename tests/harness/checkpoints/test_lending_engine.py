@@ -12,7 +12,7 @@ from burst.core.checkpoints.verify import read, verify
 from burst.core.model import Checkpoint, Trial
 from burst.core.states import Reason, TrialState, advance
 from burst.core.store import update
-from burst.harness.checkpoints import packs
+from burst.harness.checkpoints.saving import packs
 from tests.harness.checkpoints.support import Fault, Lab, request, same
 
 BASE_BYTES = 4 * 40_000

@@ -11,7 +11,7 @@ import pytest
 import torch
 
 from burst.core.errors import BurstError
-from burst.harness.checkpoints import rng
+from burst.harness.checkpoints.codec import rng
 from tests.harness.checkpoints.support import Lab, request
 
 

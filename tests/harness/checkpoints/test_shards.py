@@ -24,9 +24,11 @@ from torch.distributed.tensor.placement_types import _StridedShard
 from burst.core.checkpoints.format.boxes import whole
 from burst.core.checkpoints.format.state_file import TensorRef
 from burst.core.errors import BurstError
-from burst.harness.checkpoints import shards, shards_save, tree
-from burst.harness.checkpoints.shards_boxes import blocks, overlap, rows, within
-from burst.harness.checkpoints.shards_layout import box_of
+from burst.harness.checkpoints import shards
+from burst.harness.checkpoints.codec import tree
+from burst.harness.checkpoints.codec.sharding import box_of
+from burst.harness.checkpoints.shards import division
+from burst.harness.checkpoints.shards.boxes import blocks, overlap, rows, within
 from burst.harness.collective import Solo
 from tests.harness.checkpoints.shard_support import (
     PLACEMENTS,
@@ -207,8 +209,8 @@ def _tensors() -> dict[str, torch.Tensor]:
 
 @pytest.fixture
 def _small_parts(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(shards_save, "SPLIT_BYTES", 512)
-    shards_save._plans.clear()
+    monkeypatch.setattr(division, "SPLIT_BYTES", 512)
+    division._plans.clear()
 
 
 @pytest.mark.usefixtures("_small_parts")
@@ -228,7 +230,7 @@ def test_what_all_ranks_hold_alike_is_shared_out_evenly(ranks: int) -> None:
         for rank in range(ranks)
     ]
     assert sum(sizes) == sum(item.tensor.nbytes for item in encoded.tensors)
-    assert max(sizes) - min(sizes) <= 2 * shards_save.SPLIT_BYTES
+    assert max(sizes) - min(sizes) <= 2 * division.SPLIT_BYTES
 
 
 def test_what_may_differ_between_ranks_is_rank_0s() -> None:

@@ -11,7 +11,8 @@ from torch import nn
 from torch.distributed.fsdp import fully_shard
 from torch.nn.parallel import DistributedDataParallel
 
-from burst.harness.checkpoints import shards, tree
+from burst.harness.checkpoints import shards
+from burst.harness.checkpoints.codec import tree
 from burst.harness.distributed import DistributedContext, Place
 from burst.harness.errors import TrialError
 from burst.harness.session import Session

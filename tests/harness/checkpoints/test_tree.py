@@ -20,7 +20,7 @@ from hypothesis.extra import numpy as hnp
 
 from burst.core.checkpoints.format.tensorfile import STORED_AS
 from burst.core.errors import BurstError
-from burst.harness.checkpoints import tree
+from burst.harness.checkpoints.codec import tree
 from tests.harness.checkpoints.support import Lab, raw, request, same
 
 

@@ -388,7 +388,7 @@ def test_the_process_says_in_json_and_by_its_status_what_it_found(bench: Bench) 
 def test_what_was_saved_of_a_type_that_is_not_known_here_is_noted_and_no_fault(
     bench: Bench,
 ) -> None:
-    from burst.harness.checkpoints import tree
+    from burst.harness.checkpoints.codec import tree
 
     class Odd:
         pass

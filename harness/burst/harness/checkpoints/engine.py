@@ -30,17 +30,18 @@ from burst.core.clock import Clock
 from burst.core.errors import Fenced
 from burst.core.ids import new_id
 from burst.core.store.port import Store
-from burst.harness.checkpoints import shards, tree
+from burst.harness.checkpoints import shards
 from burst.harness.checkpoints.agreement import on_all_ranks
-from burst.harness.checkpoints.committing import Committer
-from burst.harness.checkpoints.moving import Mover
-from burst.harness.checkpoints.packs import Part
+from burst.harness.checkpoints.codec import tree
 from burst.harness.checkpoints.port import Restored, SaveRequest, Tree
 from burst.harness.checkpoints.publish import Identity
-from burst.harness.checkpoints.restoring import Restorer
-from burst.harness.checkpoints.saving import Gates, Save, trained_parts
-from burst.harness.checkpoints.snapshot import Layout, Snapshot, Torn
-from burst.harness.checkpoints.writing import Partition, Parts, Writers, Writing, lay_out
+from burst.harness.checkpoints.restoring.restorer import Restorer
+from burst.harness.checkpoints.saving.committing import Committer
+from burst.harness.checkpoints.saving.moving import Mover
+from burst.harness.checkpoints.saving.packs import Part
+from burst.harness.checkpoints.saving.save import Gates, Save, trained_parts
+from burst.harness.checkpoints.saving.snapshot import Layout, Snapshot, Torn
+from burst.harness.checkpoints.saving.writing import Partition, Parts, Writers, Writing, lay_out
 from burst.harness.collective import Collective
 
 __all__ = ["BlobCheckpointEngine", "Identity"]

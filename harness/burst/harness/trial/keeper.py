@@ -9,7 +9,7 @@ from typing import Any
 from burst.core.config.experiment import WarmStart
 from burst.core.model import Lengths, Trial
 from burst.harness import envelope
-from burst.harness.checkpoints import rng
+from burst.harness.checkpoints.codec import rng
 from burst.harness.checkpoints.port import CheckpointEngine, Restored, SaveRequest
 from burst.harness.determinism import derive, seed_all
 from burst.harness.errors import TrialError

@@ -12,8 +12,8 @@ import numpy as np
 from burst.core.config.experiment import ExperimentConfig
 from burst.core.launch import names_class
 from burst.core.model import Experiment, Trial
-from burst.harness.checkpoints import tree
-from burst.harness.checkpoints.decoding import flat_bytes
+from burst.harness.checkpoints.codec import tree
+from burst.harness.checkpoints.restoring.decoding import flat_bytes
 from burst.harness.checkpoints.shards import local_of
 from burst.harness.distributed import gang_of_one
 from burst.harness.entrypoint import resolve

@@ -15,7 +15,7 @@ from typing import Any
 import torch
 from torch import nn
 
-from burst.harness.checkpoints import rng
+from burst.harness.checkpoints.codec import rng
 from burst.harness.checkpoints.shards import Like, is_sharded, shard_like
 from burst.harness.data.port import BatchSource
 from burst.harness.errors import TrialError

@@ -11,7 +11,7 @@ from typing import Any
 import torch
 
 from burst.harness import determinism
-from burst.harness.checkpoints import rng
+from burst.harness.checkpoints.codec import rng
 from burst.harness.errors import TrialError
 from burst.harness.trial.callbacks import PyTorchCallback
 from burst.harness.trial.context import PyTorchTrialContext

@@ -20,7 +20,7 @@ from burst.core.checkpoints.format.tensorfile import ELEMENT_BYTES, STORED_AS, e
 from burst.core.checkpoints.verify import Progress
 from burst.core.model import Checkpoint, Json
 
-# As in burst.harness.checkpoints.packs.
+# As in burst.harness.checkpoints.saving.packs.
 FILE_BYTES = 32 * 2**20
 """The most bytes of tensors in a file, and so, twice, the memory of an import."""
 OWN_FILE_BYTES = 4 * 2**20

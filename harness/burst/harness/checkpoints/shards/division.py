@@ -19,15 +19,15 @@ import torch
 
 from burst.core.checkpoints.format.boxes import Box, whole
 from burst.core.errors import BurstError
-from burst.harness.checkpoints.shards_boxes import rows, within
-from burst.harness.checkpoints.shards_layout import (
+from burst.harness.checkpoints.codec.sharding import (
     Layout,
     is_sharded,
     layout_of,
     local_of,
     mesh_key,
 )
-from burst.harness.checkpoints.tree import Encoded
+from burst.harness.checkpoints.codec.tree import Encoded
+from burst.harness.checkpoints.shards.boxes import rows, within
 from burst.harness.collective import Collective
 
 SPLIT_BYTES = 32 * 2**20

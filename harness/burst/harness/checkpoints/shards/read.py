@@ -17,9 +17,9 @@ import torch
 from burst.core.checkpoints.format.boxes import Box, whole
 from burst.core.checkpoints.format.state_file import StateFile, TensorRef
 from burst.core.model import Json
-from burst.harness.checkpoints import tree, values
-from burst.harness.checkpoints.shards_boxes import blocks, overlap, within
-from burst.harness.checkpoints.shards_layout import box_of, is_sharded, local_of, spread
+from burst.harness.checkpoints.codec import tree, values
+from burst.harness.checkpoints.codec.sharding import box_of, is_sharded, local_of, spread
+from burst.harness.checkpoints.shards.boxes import blocks, overlap, within
 
 
 @dataclass(frozen=True)

@@ -26,8 +26,8 @@ import torch
 
 from burst.core.errors import BurstError
 from burst.core.model import Json
-from burst.harness.checkpoints import values
-from burst.harness.checkpoints.shards_layout import is_sharded, local_of
+from burst.harness.checkpoints.codec import values
+from burst.harness.checkpoints.codec.sharding import is_sharded, local_of
 
 T = TypeVar("T")
 Path = tuple[Any, ...]
@@ -223,7 +223,7 @@ class _Encoder:
             f"a {kind.__module__}.{kind.__qualname__}",
             why=why or "checkpoints hold plain values, tensors and arrays, and no pickled objects",
             mend="return plain values from its `state_dict`, or teach burst the type with "
-            "`register_state_type(cls, to_tree, from_tree)` from burst.harness.checkpoints.tree",
+            "`register_state_type(cls, to_tree, from_tree)` from burst.harness",
         )
 
 

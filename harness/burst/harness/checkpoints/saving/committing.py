@@ -21,11 +21,12 @@ from burst.core.clock import Clock
 from burst.core.errors import Fenced
 from burst.core.model import Checkpoint
 from burst.core.store.port import Store
-from burst.harness.checkpoints import shards, tree
+from burst.harness.checkpoints import shards
 from burst.harness.checkpoints.agreement import LenderGone, OutcomeUnknown, on_all_ranks
+from burst.harness.checkpoints.codec import tree
 from burst.harness.checkpoints.publish import Identity, note_failure, publish
-from burst.harness.checkpoints.saving import Save
-from burst.harness.checkpoints.writing import Writing, places_of, state_file
+from burst.harness.checkpoints.saving.save import Save
+from burst.harness.checkpoints.saving.writing import Writing, places_of, state_file
 from burst.harness.collective import Collective
 
 

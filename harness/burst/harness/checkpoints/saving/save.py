@@ -8,11 +8,11 @@ from dataclasses import dataclass, field
 
 import torch
 
-from burst.harness.checkpoints import tree
+from burst.harness.checkpoints.codec import tree
 from burst.harness.checkpoints.port import SaveRequest
+from burst.harness.checkpoints.saving.snapshot import Layout, Snapshot
+from burst.harness.checkpoints.saving.writing import Parts, Writing
 from burst.harness.checkpoints.shards import local_of
-from burst.harness.checkpoints.snapshot import Layout, Snapshot
-from burst.harness.checkpoints.writing import Parts, Writing
 
 
 @dataclass

@@ -18,9 +18,10 @@ from burst.core.checkpoints.format.manifest import FileEntry
 from burst.core.checkpoints.format.state_file import StateFile
 from burst.core.checkpoints.format.tensorfile import read_header
 from burst.core.errors import BurstError
-from burst.harness.checkpoints import shards, tree
-from burst.harness.checkpoints.arena import PAGE, Memory
+from burst.harness.checkpoints import shards
+from burst.harness.checkpoints.codec import tree
 from burst.harness.checkpoints.port import Tree
+from burst.harness.checkpoints.saving.arena import PAGE, Memory
 
 T = TypeVar("T")
 

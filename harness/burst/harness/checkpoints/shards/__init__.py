@@ -11,8 +11,9 @@ for ref, live in zip(state.tensors, targets(state, into)):
 
 from __future__ import annotations
 
-from burst.harness.checkpoints.shards_layout import is_sharded, local_of, shard_like, spread
-from burst.harness.checkpoints.shards_read import (
+from burst.harness.checkpoints.codec.sharding import is_sharded, local_of, shard_like, spread
+from burst.harness.checkpoints.shards.division import Chunk, agree, divide, owned_by, undivided
+from burst.harness.checkpoints.shards.read import (
     Like,
     Move,
     Read,
@@ -21,7 +22,6 @@ from burst.harness.checkpoints.shards_read import (
     targets,
     wanted,
 )
-from burst.harness.checkpoints.shards_save import Chunk, agree, divide, owned_by, undivided
 
 __all__ = [
     "Chunk",

@@ -18,7 +18,7 @@ from burst.core.store.port import Store
 from burst.harness.checkpoints.agreement import on_all_ranks
 from burst.harness.checkpoints.port import Restored, Tree
 from burst.harness.checkpoints.publish import Identity, mark_damaged
-from burst.harness.checkpoints.reading import Reader
+from burst.harness.checkpoints.restoring.reading import Reader
 from burst.harness.collective import Collective
 
 

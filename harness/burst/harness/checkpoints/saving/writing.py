@@ -21,11 +21,13 @@ from burst.core.blobs.port import Batch, Blobs
 from burst.core.checkpoints.format.manifest import FileEntry
 from burst.core.checkpoints.format.state_file import StateFile, TensorRef
 from burst.core.checkpoints.removal.lend import Known
-from burst.harness.checkpoints import packs, shards, tree
-from burst.harness.checkpoints.arena import Arena
+from burst.harness.checkpoints import shards
+from burst.harness.checkpoints.codec import tree
+from burst.harness.checkpoints.codec.values import name_of, stride_of
+from burst.harness.checkpoints.saving import packs
+from burst.harness.checkpoints.saving.arena import Arena
+from burst.harness.checkpoints.saving.snapshot import Layout
 from burst.harness.checkpoints.shards import Chunk
-from burst.harness.checkpoints.snapshot import Layout
-from burst.harness.checkpoints.values import name_of, stride_of
 from burst.harness.collective import Collective
 
 THREADS = 4

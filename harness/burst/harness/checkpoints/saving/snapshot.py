@@ -21,9 +21,9 @@ from functools import cached_property
 import torch
 
 from burst.core.errors import BurstError
-from burst.harness.checkpoints.arena import Arena
-from burst.harness.checkpoints.packs import Image, Piece
-from burst.harness.checkpoints.values import carrier_of
+from burst.harness.checkpoints.codec.values import carrier_of
+from burst.harness.checkpoints.saving.arena import Arena
+from burst.harness.checkpoints.saving.packs import Image, Piece
 
 _STAGE_BYTES = 64 * 1024
 """A file that cannot wait and is no larger is put beside the arena until its region is free."""

@@ -16,7 +16,7 @@ from burst.core.checkpoints.format.state_file import StateFile, TensorRef
 from burst.core.checkpoints.format.tensorfile import read_header
 from burst.core.checkpoints.reading import Reading
 from burst.core.model import Json
-from burst.harness.checkpoints import tree, values
+from burst.harness.checkpoints.codec import tree, values
 from burst.harness.checkpoints.port import Tree
 from burst.harness.checkpoints.shards import Read, empty, scatter, wanted
 

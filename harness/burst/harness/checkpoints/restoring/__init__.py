@@ -1,0 +1,1 @@
+"""A checkpoint, back into the live state."""
