@@ -145,10 +145,35 @@ def test_verifying_marks_what_is_lost_and_takes_the_mark_away(burst: Burst, hub:
     assert burst.store.get(Checkpoint, id).damaged == ""
 
 
-def test_a_size_of_shards_that_is_none_is_a_mistake_of_usage(burst: Burst, hub: Path) -> None:
+@pytest.mark.parametrize(
+    "size", ["much", "", "0", "0GB", "5", "999kB", "-5GB", "nan", "inf", "1e9", "9999999TB", "5 5"]
+)
+def test_a_size_of_shards_that_is_none_is_a_mistake_of_usage(
+    burst: Burst, hub: Path, tmp_path: Path, size: str
+) -> None:
     id = imported(burst, hub)
-    refused = burst("checkpoint", "download", id, "--shard-size", "much", status=2)
-    assert "--shard-size" in refused.stderr
+    refused = burst("checkpoint", "download", id, str(tmp_path / "out"), "--shard-size", size,
+                    status=2)  # fmt: skip
+    assert "Invalid value for --shard-size" in refused.stderr
+    assert not (tmp_path / "out").exists()
+
+
+def test_a_download_leaves_the_files_of_others_alone(
+    burst: Burst, hub: Path, tmp_path: Path
+) -> None:
+    id = imported(burst, hub)
+    (tmp_path / "out").mkdir()
+    config = tmp_path / "out" / "config.json"
+    config.write_text("mine")
+    fetch = ("checkpoint", "download", id, str(tmp_path / "out"))
+    refused = burst(*fetch, status=2).stderr
+    assert "not this download's" in refused
+    assert "Why:  config.json" in refused
+    assert "overwrite them with --force" in refused
+    assert config.read_text() == "mine"
+    burst(*fetch, "--force")
+    assert config.read_text() == '{"model_type": "gpt2"}'
+    burst(*fetch)
 
 
 def test_what_is_no_model_is_told_as_the_command_was_called(burst: Burst, tmp_path: Path) -> None:

@@ -13,6 +13,7 @@ import numpy as np
 from burst.core.blobs import open_blobs
 from burst.core.blobs.port import Blobs
 from burst.core.checkpoints.exchange.foreign import Foreign, ForeignTensor
+from burst.core.checkpoints.exchange.target import WORK
 from burst.core.checkpoints.format.boxes import Box
 from burst.core.checkpoints.format.manifest import FileEntry, Manifest, manifest_key
 from burst.core.checkpoints.format.state_file import StateFile, TensorRef
@@ -112,6 +113,13 @@ def image(arrays: Mapping[str, Array]) -> bytes:
     for entry in placed:
         out[entry.start : entry.stop] = arrays[entry.name].tobytes()
     return bytes(out)
+
+
+def contents(folder: Path) -> dict[str, bytes]:
+    """What a download made, by its path in the folder, without its own notes."""
+    assert [path.name for path in (folder / WORK).iterdir()] == ["files.json"]
+    files = (path for path in folder.rglob("*") if path.is_file() and path.parent.name != WORK)
+    return {path.relative_to(folder).as_posix(): path.read_bytes() for path in files}
 
 
 def foreign(arrays: Mapping[str, Array], **texts: bytes) -> Foreign:

@@ -16,11 +16,13 @@ from safetensors.torch import load_file
 from burst.core.checkpoints import ahead
 from burst.core.checkpoints.exchange import download as making
 from burst.core.checkpoints.exchange.download import download
+from burst.core.checkpoints.exchange.target import WORK
 from burst.core.checkpoints.format.manifest import Damaged, Manifest
 from burst.core.checkpoints.verify import verify
 from burst.core.errors import BurstError, Unreachable, UsageError
 from burst.core.model import Checkpoint
 from burst.harness.checkpoints.saving import packs
+from tests.core.checkpoints.made import contents
 from tests.harness.checkpoints.support import FAULTS, Died, Fault, Lab, request, same
 
 
@@ -55,7 +57,7 @@ def test_the_model_loads_with_safetensors_alone(lab: Lab, tmp_path: Path) -> Non
     record = save(lab, {"models": [net.state_dict()], "optimizers": [optimizer.state_dict()]})
     paths = download(lab.blobs, record, tmp_path / "out")
     assert [p.name for p in paths] == ["model.safetensors", "state.json", "manifest.json"]
-    assert sorted((tmp_path / "out").iterdir()) == sorted(paths)
+    assert set(contents(tmp_path / "out")) == {path.name for path in paths}
     loaded = load_file(tmp_path / "out" / "model.safetensors")
     assert same(loaded, {key: net.state_dict()[key] for key in loaded})
     other = Net()
@@ -123,7 +125,7 @@ def test_a_download_goes_on_after_a_fault_at_any_call(lab: Lab, tmp_path: Path) 
     record = save(lab, {"models": [Net().state_dict(), torch.nn.Linear(9, 99).state_dict()]})
     clean = Fault()
     download(clean.around(lab.blobs), record, tmp_path / "clean")
-    expected = {p.name: p.read_bytes() for p in (tmp_path / "clean").iterdir()}
+    expected = contents(tmp_path / "clean")
     assert len(clean.calls) > 10
     for mode in FAULTS:
         for at in range(len(clean.calls)):
@@ -132,7 +134,7 @@ def test_a_download_goes_on_after_a_fault_at_any_call(lab: Lab, tmp_path: Path) 
                 download(Fault(at, mode).around(lab.blobs), record, folder)
             again = Fault()
             download(again.around(lab.blobs), record, folder)
-            assert {p.name: p.read_bytes() for p in folder.iterdir()} == expected
+            assert contents(folder) == expected
             # The manifest, the two halves of the state, and what was not fetched before.
             assert len(again.calls) <= max(3, len(clean.calls) - at + 3)
 
@@ -163,7 +165,7 @@ def test_a_rest_of_another_checkpoint_is_not_gone_on_with(lab: Lab, tmp_path: Pa
     second = save(lab, {"models": [net.state_dict()]})
     with pytest.raises(Unreachable):
         download(Fault(6).around(lab.blobs), first, tmp_path / "out")
-    assert (tmp_path / "out" / "model.safetensors.partial").exists()
+    assert (tmp_path / "out" / WORK / "model.safetensors.partial").exists()
     download(lab.blobs, second, tmp_path / "out")
     loaded = load_file(tmp_path / "out" / "model.safetensors")
     assert torch.equal(loaded["embed.weight"], net.embed.weight)

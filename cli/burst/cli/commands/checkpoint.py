@@ -18,6 +18,8 @@ if TYPE_CHECKING:
 
 R = TypeVar("R")
 
+_LEAST_SHARD = 1_000_000
+"""Bytes. Whoever asks for less has left the unit out."""
 _CHECKPOINT = click.argument("checkpoint", shell_complete=any_id)
 
 
@@ -77,17 +79,25 @@ def show(session: Session, checkpoint: str, as_json: bool) -> None:
     show_default=True,
     help="A larger model is written in several files with an index.",
 )
+@click.option("--force", is_flag=True, help="Overwrite files that are there.")
 @json_option
 @pass_session
 def download(
-    session: Session, checkpoint: str, folder: Path | None, shard_size: str, as_json: bool
+    session: Session,
+    checkpoint: str,
+    folder: Path | None,
+    shard_size: str,
+    force: bool,
+    as_json: bool,
 ) -> None:
     """Write a checkpoint as ordinary files: model.safetensors and what belongs to it.
 
     Of a model of transformers, its config.json and the tokenizer that the trial registered are
     written too, so that from_pretrained loads the folder. FOLDER is the checkpoint's id by
     default. Every byte is verified on the way; interrupted and called again, it goes on where it
-    was.
+    was. Files that no download has put there are left alone, and where they are in the way it
+    refuses; --force replaces them.
+
     --json prints an object: checkpoint, folder, files.
     """
     from burst.core.checkpoints.exchange.download import download
@@ -98,7 +108,9 @@ def download(
         into = folder or Path(found.id)
         with progress_bar(session, "downloading") as advance:
             blobs = session.workspace.blobs
-            return into, download(blobs, found, into, advance, shard_bytes=shard_bytes)
+            return into, download(
+                blobs, found, into, advance, shard_bytes=shard_bytes, force=force
+            )
 
     found, (into, files) = _with_newest(session, checkpoint, fetch)
     if as_json:
@@ -228,9 +240,14 @@ def _size(text: str) -> int:
     from burst.core.units import parse_size
 
     try:
-        return max(1, parse_size(text))
+        size = parse_size(text)
     except ValueError as error:
         raise click.BadParameter(str(error), param_hint="--shard-size") from error
+    if size < _LEAST_SHARD:
+        raise click.BadParameter(
+            f"{text!r} is {size} bytes; the least is 1MB", param_hint="--shard-size"
+        )
+    return size
 
 
 def _find(session: Session, ref: str) -> Checkpoint:

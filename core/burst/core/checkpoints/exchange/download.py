@@ -7,6 +7,7 @@
     <folder>/tensors.safetensors   where there are no models: every tensor, by its place
     <folder>/state.json            everything that is no tensor, and how far it was trained
     <folder>/manifest.json         the checkpoint's own, last
+    <folder>/.burst-download/      which of these files are the download's
 
 Tensors are moved, not understood: their bytes are copied to where a new header says they are.
 """
@@ -15,13 +16,13 @@ from __future__ import annotations
 
 import json
 import os
-import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 
 from burst.core.blobs.port import Blobs
 from burst.core.checkpoints.exchange.huggingface import SHARD_BYTES, Output, Piece, plan
+from burst.core.checkpoints.exchange.target import Target, write
 from burst.core.checkpoints.format.boxes import runs, whole
 from burst.core.checkpoints.format.manifest import FileEntry, Manifest
 from burst.core.checkpoints.format.state_file import StateFile
@@ -33,9 +34,6 @@ from burst.core.model import Checkpoint
 
 _NOTED_BYTES = 128 * 2**20
 """So many are written between two notes of how far it is."""
-_OURS = re.compile(
-    r"(?:models\.\d+/)?(?:model|models\.\d+|tensors)(?:-\d{5}-of-\d{5})?\.safetensors(?:\.index\.json)?"
-)
 
 
 def download(
@@ -45,47 +43,72 @@ def download(
     progress: Progress | None = None,
     *,
     shard_bytes: int = SHARD_BYTES,
+    force: bool = False,
 ) -> tuple[Path, ...]:
     """Write a checkpoint's models and state as ordinary files; returns their paths.
 
     Every byte is verified. Interrupted at any moment and called again, it goes on where it was;
-    what was finished is not fetched again.
+    what was finished is not fetched again. When it has finished, the folder holds this one model,
+    whatever sizes of shards earlier calls were given.
 
     Args:
         progress: called with the bytes written so far, and with all there are.
         shard_bytes: a model of more bytes is written in several files.
+        force: replace what is in the way, whoever has written it, and other weights too.
 
     Raises:
         Damaged: if a file of the checkpoint is missing or is not what was written.
-        UsageError: if the folder holds another checkpoint.
+        UsageError: if the folder holds another checkpoint, or files that no download has put there
+            and that it would replace, or whose weights a reader could take for the checkpoint's.
         Unreachable: if the blobs did not answer.
-        BurstError: if the folder cannot be written.
+        BurstError: if the folder cannot be written, or another download writes into it.
     """
+    if shard_bytes < 1:
+        raise UsageError(f"a file of {shard_bytes} bytes holds no tensor")
     reading = open_checkpoint(blobs, checkpoint)
     manifest = reading.manifest
     shared = StateFile.decode(bytes(reading.fetch(manifest.shared)))
     own = [StateFile.decode(bytes(reading.fetch(entry))) for entry in manifest.own]
     layout = plan(shared, shard_bytes)
-    with _disk(folder):
-        folder.mkdir(parents=True, exist_ok=True)
-        finished = _check_folder(folder, manifest)
-        bar = _Bar(progress, sum(output.size for output in layout.outputs))
-        files = {entry.sha256: entry for entry in manifest.tensors}
-        for output in layout.outputs:
-            if not (finished and _size(folder / output.name) == output.size):
-                _make(reading, files, output, folder, bar)
-            bar.finish(output.size)
-        for name, text in layout.texts.items():
-            data = text if isinstance(text, bytes) else _assembled(reading, files, shared, text)
-            _replace(folder / name, data)
-        names = [*(output.name for output in layout.outputs), *layout.texts]
-        if finished:
-            _remove_other_layout(folder, names)
-        _replace(folder / "state.json", _state(manifest, shared, own))
-        _replace(folder / "manifest.json", manifest.encode())
-        for output in layout.outputs:
-            _journal(folder, output).unlink(missing_ok=True)
-    return tuple(folder / name for name in [*names, "state.json", "manifest.json"])
+    files = {entry.sha256: entry for entry in manifest.tensors}
+    small = {
+        name: text if isinstance(text, bytes) else _assembled(reading, files, shared, text)
+        for name, text in layout.texts.items()
+    }
+    small["state.json"] = _state(manifest, shared, own)
+    small["manifest.json"] = manifest.encode()
+    target = Target(folder, force=force)
+    with _disk(folder), target.held():
+        _fill(target, reading, layout.outputs, small, progress)
+    return tuple(folder / name for name in [*(o.name for o in layout.outputs), *small])
+
+
+def _fill(
+    target: Target,
+    reading: Reading,
+    outputs: Sequence[Output],
+    small: Mapping[str, bytes],
+    progress: Progress | None,
+) -> None:
+    """Make the files, the manifest last."""
+    bar = _Bar(progress, sum(output.size for output in outputs))
+    plans = {output.name: output.plan for output in outputs}
+    target.check(list(plans), small)
+    if target.complete(plans, small):
+        bar.finish(sum(output.size for output in outputs))
+        target.finish([*plans, *small])
+        return
+    target.begin(list(plans))
+    for output in outputs:
+        if not target.has(output.name, output.plan):
+            _make(reading, output, target, bar)
+        bar.finish(output.size)
+    *others, manifest = small
+    for name in others:
+        target.put(name, small[name])
+    target.clear([*plans, *small])
+    target.put(manifest, small[manifest])
+    target.finish([*plans, *small])
 
 
 class _Bar:
@@ -103,32 +126,28 @@ class _Bar:
         self.show(0)
 
 
-def _make(
-    reading: Reading, files: Mapping[str, FileEntry], output: Output, folder: Path, bar: _Bar
-) -> None:
-    path, partial = folder / output.name, _partial(folder, output)
-    done = _done(folder, output)
-    if done == len(output.pieces) and _size(path) == output.size:
-        return
-    partial.parent.mkdir(exist_ok=True)
+def _make(reading: Reading, output: Output, target: Target, bar: _Bar) -> None:
+    files = {entry.sha256: entry for entry in reading.manifest.tensors}
+    done = _done(target, output)
     sources = list(output.pieces)
     written = sum(files[digest].size for digest in sources[:done])
     noted = written
-    with partial.open("r+b" if done else "w+b") as target:
-        target.write(output.header)
-        target.truncate(output.size)
-        target.flush()
+    with target.partial(output.name).open("r+b" if done else "w+b") as made:
+        made.write(output.header)
+        made.truncate(output.size)
+        made.flush()
         fetched = reading.in_order([files[digest] for digest in sources[done:]])
         for number, (entry, data) in enumerate(fetched, start=done + 1):
-            _copy(data, output.pieces[entry.sha256], _writer(target.fileno()))
+            _copy(data, output.pieces[entry.sha256], _writer(made.fileno()))
             written += entry.size
-            if written - noted >= _NOTED_BYTES or number == len(sources):
-                os.fsync(target.fileno())
+            if written - noted >= _NOTED_BYTES:
+                os.fsync(made.fileno())
                 note = {"plan": output.plan, "done": number}
-                _replace(_journal(folder, output), json.dumps(note).encode())
+                write(target.note(output.name), json.dumps(note).encode())
                 noted = written
             bar.show(min(written, output.size))
-    partial.replace(path)
+        os.fsync(made.fileno())
+    target.place(output.name, output.plan)
 
 
 def _copy(
@@ -170,44 +189,14 @@ def _assembled(
     return bytes(out)
 
 
-def _done(folder: Path, output: Output) -> int:
+def _done(target: Target, output: Output) -> int:
     """How many source files an earlier call has written already."""
     try:
-        note = json.loads(_journal(folder, output).read_bytes())
-        written = max(_size(_partial(folder, output)), _size(folder / output.name))
-        return int(note["done"]) if (note["plan"], written) == (output.plan, output.size) else 0
+        note = json.loads(target.note(output.name).read_bytes())
+        size = target.partial(output.name).stat().st_size
+        return int(note["done"]) if (note["plan"], size) == (output.plan, output.size) else 0
     except (FileNotFoundError, ValueError, KeyError, TypeError):
         return 0
-
-
-def _partial(folder: Path, output: Output) -> Path:
-    return folder / f"{output.name}.partial"
-
-
-def _journal(folder: Path, output: Output) -> Path:
-    return folder / f"{output.name}.partial.json"
-
-
-def _remove_other_layout(folder: Path, names: Sequence[str]) -> None:
-    """Remove what an earlier call wrote of this checkpoint with another size of shards, which
-    readers would find beside the new files."""
-    for path in [*folder.glob("*.safetensors*"), *folder.glob("models.*/*.safetensors*")]:
-        name = path.relative_to(folder).as_posix()
-        if name not in names and _OURS.fullmatch(name):
-            path.unlink()
-
-
-def _check_folder(folder: Path, manifest: Manifest) -> bool:
-    """Whether `folder` holds this very checkpoint, whole."""
-    path = folder / "manifest.json"
-    if not path.exists():
-        return False
-    if path.read_bytes() == manifest.encode():
-        return True
-    raise UsageError(
-        f"{folder} holds another checkpoint",
-        mend="name an empty folder, or one that does not exist yet",
-    )
 
 
 def _state(manifest: Manifest, shared: StateFile, own: Sequence[StateFile]) -> bytes:
@@ -227,17 +216,6 @@ def _readable(state: StateFile) -> dict[str, object]:
     return {"tree": state.tree, "tensors": refs}
 
 
-def _size(path: Path) -> int:
-    return path.stat().st_size if path.exists() else -1
-
-
-def _replace(path: Path, data: bytes) -> None:
-    path.parent.mkdir(exist_ok=True)
-    partial = path.with_name(path.name + ".new")
-    partial.write_bytes(data)
-    partial.replace(path)
-
-
 @contextmanager
 def _disk(folder: Path) -> Iterator[None]:
     try:
@@ -245,6 +223,6 @@ def _disk(folder: Path) -> Iterator[None]:
     except OSError as error:
         raise BurstError(
             f"cannot write the checkpoint to {folder}",
-            why=error.strerror or str(error),
+            why=": ".join(filter(None, (error.strerror or str(error), str(error.filename or "")))),
             mend="free space there, or name another folder; calling again goes on where it was",
         ) from error

@@ -57,8 +57,8 @@ class Output:
     def plan(self) -> str:
         """Equal for two outputs that are made of the same bytes in the same way."""
         digest = hashlib.sha256(self.header)
-        for source in self.pieces:
-            digest.update(source.encode())
+        for source, pieces in self.pieces.items():
+            digest.update(f"{source} {pieces}".encode())
         return digest.hexdigest()
 
 
