@@ -12,7 +12,7 @@ import importlib
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from burst.harness.checkpoints.codec.tree import register_state_type
+    from burst.harness.checkpoints.codec.state_types import register_state_type
     from burst.harness.core_api import CoreContext, init
     from burst.harness.data import DataLoader
     from burst.harness.distributed import DistributedContext
@@ -42,7 +42,7 @@ _HOMES = {
     "Trainer": "trial.trainer",
     "init": "core_api",
     "pytorch_init": "trial.local",
-    "register_state_type": "checkpoints.codec.tree",
+    "register_state_type": "checkpoints.codec.state_types",
 }
 
 __all__ = [

@@ -15,6 +15,7 @@ from torch.distributed.tensor import DTensor, Replicate, Shard
 from burst.core.checkpoints.format.state_file import StateFile, TensorRef
 from burst.harness.checkpoints import shards
 from burst.harness.checkpoints.codec import tree
+from burst.harness.checkpoints.codec.skeletons import decode
 from burst.harness.checkpoints.codec.values import carrier_of, name_of, stride_of
 
 
@@ -141,7 +142,7 @@ class Folder:
                 self.read.append(name)
                 shards.scatter(self.files[name].numpy(), read, target)
             out.append(target)
-        return tree.decode(state.tree, out)
+        return decode(state.tree, out)
 
 
 def save(folder: Folder, whole: Any, ranks: int, alike: Any = frozenset()) -> None:

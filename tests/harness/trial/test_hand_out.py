@@ -388,16 +388,16 @@ def test_the_process_says_in_json_and_by_its_status_what_it_found(bench: Bench) 
 def test_what_was_saved_of_a_type_that_is_not_known_here_is_noted_and_no_fault(
     bench: Bench,
 ) -> None:
-    from burst.harness.checkpoints.codec import tree
+    from burst.harness.checkpoints.codec import state_types
 
     class Odd:
         pass
 
-    tree.register_state_type(Odd, lambda odd: [1, 2], lambda items: Odd(), name="tests.Odd")
+    state_types.register_state_type(Odd, lambda odd: [1, 2], lambda items: Odd(), name="tests.Odd")
     writer = bench.core(SOURCE)
     writer.save({"odd": Odd(), "kinds": {"a", "b"}}, batches=1)
     writer.close()
-    del tree._by_name["tests.Odd"], tree._by_type[Odd]
+    del state_types._by_name["tests.Odd"], state_types._by_type[Odd]
     found = rehearse(bench.store, bench.newest(SOURCE).id)
     assert found.good
     assert found.notes == ["objects of tests.Odd were not made: nothing here registers it"]

@@ -1,7 +1,7 @@
 """The JSON file of one half of a state: the tree, and where the bytes of its tensors lie.
 
 The tree is plain JSON but for marks, `{"$": [kind, ...]}`, which the harness makes and understands
-(`burst.harness.checkpoints.codec.tree`). Here it is read only as far as moving tensors needs.
+(`burst.harness.checkpoints.codec`). Here it is read only as far as moving tensors needs.
 """
 
 from __future__ import annotations

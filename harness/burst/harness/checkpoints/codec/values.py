@@ -11,6 +11,7 @@ from typing import Any
 
 import numpy as np
 import torch
+from torch.nn.parameter import is_lazy
 
 from burst.core.checkpoints.format.tensorfile import STORED_AS
 from burst.core.model import Json
@@ -20,7 +21,11 @@ _CARRIERS = {torch.float4_e2m1fn_x2: torch.uint8, torch.complex32: torch.int32}
 
 
 class Unrepresentable(Exception):
-    """Why a value cannot be stored, in words."""
+    """Why a value cannot be stored, in words, and what can be stored in its place."""
+
+    def __init__(self, why: str, mend: str) -> None:
+        super().__init__(why)
+        self.mend = mend
 
 
 def dtype_of(name: str) -> torch.dtype:
@@ -48,19 +53,35 @@ def name_of(dtype: torch.dtype) -> str:
 def check_tensor(tensor: torch.Tensor) -> None:
     """
     Raises:
-        Unrepresentable: for a layout or dtype that no file here can hold.
+        Unrepresentable: for what no file here can hold, or has no values.
     """
+    if is_lazy(tensor):
+        raise Unrepresentable("it has no shape yet", "run the model once before it is saved")
+    if tensor.is_nested:
+        why = "it is a nested tensor, of rows of different lengths"
+        raise Unrepresentable(why, "save its rows, `list(tensor.unbind())`")
     if tensor.layout is not torch.strided:
-        raise Unrepresentable(f"its layout is {tensor.layout}; `to_dense()` makes it plain")
+        raise Unrepresentable(f"its layout is {tensor.layout}", "save its `to_dense()`")
     if tensor.is_meta:
-        raise Unrepresentable("it is on the meta device and has no values")
+        mend = "give it memory with `to_empty`, and values, before it is saved"
+        raise Unrepresentable("it is on the meta device and has no values", mend)
+    if tensor.is_quantized:
+        mend = "save its `int_repr()`, and its scale and zero point as numbers"
+        raise Unrepresentable(f"its dtype is {tensor.dtype}, which is quantized", mend)
     if tensor.dtype not in _NAMES:
-        raise Unrepresentable(f"its dtype is {tensor.dtype}")
+        raise Unrepresentable(f"its dtype is {tensor.dtype}", "save it as another dtype")
+    try:
+        gone = tensor.numel() > 0 and tensor.data_ptr() == 0
+    except RuntimeError as error:
+        mend = "save it where no transform of torch is at work, such as `torch.func.grad`"
+        raise Unrepresentable(str(error), mend) from None
+    if gone:
+        raise Unrepresentable("its memory was given back", "save it before that")
 
 
 def is_simple(tensor: torch.Tensor) -> bool:
-    """Whether it can be stored without a closer look."""
-    return tensor.layout is torch.strided and tensor.dtype in _NAMES and not tensor.is_meta
+    """Whether a tensor that has an address can be stored without a closer look."""
+    return tensor.dtype in _NAMES and not tensor.is_nested
 
 
 def memory_of(tensor: torch.Tensor) -> tuple[Any, ...] | None:
@@ -131,5 +152,12 @@ def _dtype_name(dtype: np.dtype[Any]) -> str:
     except TypeError:
         known = False
     if not known:
-        raise Unrepresentable(f"its dtype is {dtype}")
+        raise Unrepresentable(f"its dtype is {dtype}", _plain_form(dtype))
     return name
+
+
+def _plain_form(dtype: np.dtype[Any]) -> str:
+    """What to save in the place of an array that is not plain."""
+    if dtype.names is not None:
+        return "save its fields as arrays of their own"
+    return "save its `tolist()`" if dtype.hasobject else "save it as another dtype"

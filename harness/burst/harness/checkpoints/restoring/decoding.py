@@ -17,6 +17,8 @@ from burst.core.checkpoints.format.tensorfile import read_header
 from burst.core.checkpoints.reading import Reading
 from burst.core.model import Json
 from burst.harness.checkpoints.codec import tree, values
+from burst.harness.checkpoints.codec.skeletons import decode
+from burst.harness.checkpoints.codec.state_types import is_registered
 from burst.harness.checkpoints.port import Tree
 from burst.harness.checkpoints.shards import Read, empty, scatter, wanted
 
@@ -45,7 +47,7 @@ def decode_half(reading: Reading, half: FileEntry) -> Decoded:
     state = StateFile.decode(bytes(reading.fetch(half)))
     tensors, faults = _fill(reading, state)
     skeleton, unknown = _known(state.tree)
-    found = tree.decode(skeleton, tensors)
+    found = decode(skeleton, tensors)
     again = tree.encode(found, "state")
     if _canonical(again.skeleton) != _canonical(skeleton):
         faults.append("its tree does not come back as it was saved")
@@ -104,7 +106,7 @@ def _known(node: Json) -> tuple[Json, list[str]]:
         if not isinstance(part, dict):
             return part
         mark = part.get("$")
-        if isinstance(mark, list) and mark[0] == "object" and not tree.is_registered(mark[1]):
+        if isinstance(mark, list) and mark[0] == "object" and not is_registered(mark[1]):
             unknown[mark[1]] = None
             return visit(mark[2])
         return {key: visit(item) for key, item in part.items()}

@@ -15,11 +15,11 @@ from typing import Protocol, TypeVar
 import torch
 
 from burst.core.checkpoints.format.manifest import FileEntry
-from burst.core.checkpoints.format.state_file import StateFile
+from burst.core.checkpoints.format.state_file import StateFile, tensor_indices
 from burst.core.checkpoints.format.tensorfile import read_header
 from burst.core.errors import BurstError
 from burst.harness.checkpoints import shards
-from burst.harness.checkpoints.codec import tree
+from burst.harness.checkpoints.codec.skeletons import decode
 from burst.harness.checkpoints.port import Tree
 from burst.harness.checkpoints.saving.arena import PAGE, Memory
 
@@ -77,12 +77,12 @@ class Reader:
                 skeleton = {only: skeleton[only]}
             live = shards.targets(state, into)
             tensors: list[torch.Tensor] = [_NONE] * len(state.tensors)
-            for index in tree.tensors_in(skeleton):
+            for index in tensor_indices(skeleton):
                 found = live[index]
                 self.touched = self.touched or found is not None
                 tensors[index] = shards.empty(state.tensors[index]) if found is None else found
             self._fill(source, state, files, tensors)
-            return tree.decode(skeleton, tensors)
+            return decode(skeleton, tensors)
         except (ValueError, LookupError, TypeError) as error:
             raise BurstError(
                 f"{half.key} cannot be read, though it is what was written",

@@ -17,8 +17,9 @@ import torch
 from burst.core.checkpoints.format.boxes import Box, whole
 from burst.core.checkpoints.format.state_file import StateFile, TensorRef
 from burst.core.model import Json
-from burst.harness.checkpoints.codec import tree, values
+from burst.harness.checkpoints.codec import values
 from burst.harness.checkpoints.codec.sharding import box_of, is_sharded, local_of, spread
+from burst.harness.checkpoints.codec.skeletons import decode
 from burst.harness.checkpoints.shards.boxes import blocks, overlap, within
 
 
@@ -213,7 +214,7 @@ def _mark(node: Json) -> tuple[str, list[Any]]:
 def _children(kind: str, parts: Sequence[Any], node: Json) -> Iterator[tuple[Any, Json]]:
     if kind in ("ordered", "dict"):
         for key, child in parts[0]:
-            yield tree.decode(key, ()), child
+            yield decode(key, ()), child
     elif kind == "tuple":
         yield from enumerate(parts)
     elif kind == "" and isinstance(node, list):
