@@ -16,7 +16,6 @@ from burst.harness.checkpoints.port import CheckpointEngine, Restored
 from burst.harness.session import Session
 from burst.harness.trial.expected import Usual
 
-_FILES = "files"
 _MOST_BATCHES = 2**53
 
 
@@ -198,29 +197,59 @@ class CheckpointApi:
 
     @contextmanager
     def store_path(self, batches: int) -> Iterator[Path]:
-        """A folder to write files into; they are the checkpoint when the block ends. Only rank 0's
-        files are kept. Collective."""
-        with tempfile.TemporaryDirectory(prefix="burst-") as folder:
+        """A folder to write into; what is in it when the block ends is the checkpoint: files, the
+        permissions of each, and folders, empty ones too. Links are followed. Where the block
+        raises, nothing is saved. Only rank 0's files are kept. Collective.
+
+        Raises:
+            UsageError: on every rank: the folder is gone or empty, holds what is neither file nor
+                folder, or another rank has written a file that rank 0 has not.
+            As `save`.
+        """
+        with tempfile.TemporaryDirectory(prefix="burst-", ignore_cleanup_errors=True) as folder:
             yield Path(folder)
-            self.save({_FILES: _read_files(Path(folder))}, batches)
+            self.save(self._files_of(Path(folder)), batches)
+
+    def _files_of(self, folder: Path) -> dict[str, Any]:
+        """What rank 0 has written, on rank 0. Every rank raises what one has to."""
+        from burst.harness.folders import check_others, names_of, read_folder
+
+        state: dict[str, Any] = {}
+        problem: list[str] = []
+        distributed = self._session.distributed
+        names = distributed.allgather(names_of(folder))
+        try:
+            check_others(names)
+            if distributed.rank == 0:
+                state = read_folder(folder)
+        except UsageError as error:
+            problem = [error.what, error.why, error.mend]
+        told = next(filter(None, distributed.allgather(problem)), None)
+        if told is not None:
+            raise UsageError(told[0], why=told[1], mend=told[2])
+        return state
 
     @contextmanager
     def restore_path(self) -> Iterator[Path | None]:
-        """A folder with the files of the newest checkpoint, or None if there is none."""
+        """A folder with what `store_path` has kept in the newest checkpoint, or None if there is
+        none. It goes when the block ends. Collective.
+
+        Raises:
+            UsageError: the newest checkpoint holds a state, which `save` was given.
+        """
+        from burst.harness.folders import is_folder, write_folder
+
         found = self.restore()
         if found is None:
             yield None
             return
-        if not isinstance(found.state, dict) or _FILES not in found.state:
+        if not is_folder(found.state):
             raise UsageError(
                 f"the checkpoint {found.checkpoint} holds a state, not files",
                 mend="restore() gives what save() was given",
             )
-        with tempfile.TemporaryDirectory(prefix="burst-") as folder:
-            for name, data in found.state[_FILES].items():
-                path = Path(folder, name)
-                path.parent.mkdir(parents=True, exist_ok=True)
-                path.write_bytes(data.tobytes())
+        with tempfile.TemporaryDirectory(prefix="burst-", ignore_cleanup_errors=True) as folder:
+            write_folder(found.state, Path(folder))
             yield Path(folder)
 
     def close(self) -> None:
@@ -243,16 +272,6 @@ class CheckpointApi:
         if self._engine is None:
             self._engine = self._open()
         return self._engine
-
-
-def _read_files(folder: Path) -> dict[str, Any]:
-    import numpy as np
-
-    return {
-        path.relative_to(folder).as_posix(): np.fromfile(path, dtype=np.uint8)
-        for path in sorted(folder.rglob("*"))
-        if path.is_file()
-    }
 
 
 def counted_batches(value: Any) -> int:
