@@ -5,7 +5,6 @@ from __future__ import annotations
 import base64
 from collections import Counter, OrderedDict, defaultdict, deque
 from collections.abc import Callable
-from functools import partial
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -41,8 +40,11 @@ class NamedTensor(NamedTuple):
     """Of this rank's memory of it; 0 if it has none."""
 
 
-_named_tensor = partial(tuple.__new__, NamedTensor)
-"""In half of the time that its own constructor takes."""
+_new = tuple.__new__
+"""Makes one in half of the time that its own constructor takes."""
+
+
+Inner = Callable[["Encoder", Any, Place], Json]
 
 
 class Encoder:
@@ -56,7 +58,8 @@ class Encoder:
         """By address, the first tensor that lies there."""
         self._tied: dict[Any, int] = {}
         """By all that tells views of the same memory from one another, where there are several."""
-        self._names: dict[str, int] = {}
+        self._names: set[str] = set()
+        self._counts: defaultdict[str, int] = defaultdict(lambda: 2)
         self._open: set[int] = set()
 
     def node(self, value: Any, place: Place) -> Json:
@@ -66,6 +69,8 @@ class Encoder:
             return plain(value)
         if kind is torch.Tensor or kind is Parameter:
             return self.tensor(value, place)
+        if kind in _CONTAINERS:
+            return self._within(value, place, _CONTAINERS[kind])
         if kind is bytes or kind is bytearray:
             return self._bytes(value, place)
         if kind is np.ndarray:
@@ -74,24 +79,25 @@ class Encoder:
             return self.tensor(value, place)
         if isinstance(value, np.generic):
             return mark("scalar", *self._checked(values.pack_scalar, value, place))
-        return self._nested(value, place)
+        return self._within(value, place, Encoder.object)
 
-    def _nested(self, value: Any, place: Place) -> Json:
-        if id(value) in self._open:
+    def _within(self, value: Any, place: Place, act: Inner) -> Json:
+        """What `act` makes of a value that has parts, unless they never end."""
+        number, opened = id(value), self._open
+        if number in opened:
             raise self._refusal(value, place, "it contains itself")
-        if len(self._open) > _MAX_DEPTH:
+        if len(opened) > _MAX_DEPTH:
             raise self._refusal(value, place, f"it lies deeper than {_MAX_DEPTH} levels")
-        self._open.add(id(value))
-        try:
-            container = _CONTAINERS.get(type(value))
-            if container is not None:
-                return container(self, value, place)
-            known = registered_as(type(value))
-            if known is None:
-                raise self._unknown(value, place)
-            return mark("object", known.name, self.node(self._tree_of(value, known, place), place))
-        finally:
-            self._open.discard(id(value))
+        opened.add(number)
+        node = act(self, value, place)
+        opened.discard(number)
+        return node
+
+    def object(self, value: Any, place: Place) -> Json:
+        known = registered_as(type(value))
+        if known is None:
+            raise self._unknown(value, place)
+        return mark("object", known.name, self.node(self._tree_of(value, known, place), place))
 
     def plain_dict(self, value: dict[Any, Any], place: Place) -> Json:
         if "$" in value or not _ALL_STR.issuperset(map(type, value)):
@@ -172,23 +178,27 @@ class Encoder:
             address = local.data_ptr()
         except (RuntimeError, ValueError):
             address = 0
-        if not address or not values.is_simple(local):
+        if not address or local.dtype not in values.NAMES or local.is_nested:
             self._checked(values.check_tensor, local, place)
         grad = value.requires_grad
-        index = self._found(local, address) if address in self._at else None
+        index = self._at.get(address)
+        if index is not None:
+            index = self._found(local, index)
         if index is None:
             # Nothing needs it detached that has no history; to detach a DTensor takes 50 us.
             index = self._add(value.detach() if whole and grad else value, place, address)
-        grad = grad and value.is_leaf
-        marked = "parameter" if kind is Parameter else "tensor"
+        marked = ["parameter" if kind is Parameter else "tensor", index, grad and value.is_leaf]
         node = place.node
-        if node is None or node["$"] != [marked, index, grad]:
-            node = place.node = {"$": [marked, index, grad]}
+        if node is None or node["$"] != marked:
+            node = place.node = {"$": marked}
         return node
 
-    def _found(self, local: torch.Tensor, address: int) -> int | None:
-        """The tensor that is the same view of the same memory; None if `local` is the first."""
-        first = self._at[address]
+    def _found(self, local: torch.Tensor, first: int) -> int | None:
+        """The tensor that is the same view of the same memory as `local`; None if there is none.
+
+        Args:
+            first: the first tensor that begins where `local` does.
+        """
         self._tied.setdefault(values.memory_of(local_of(self.tensors[first].tensor)), first)
         index = self._tied.setdefault(values.memory_of(local), len(self.tensors))
         return index if index < len(self.tensors) else None
@@ -196,14 +206,18 @@ class Encoder:
     def _add(self, tensor: torch.Tensor, place: Place, address: int = 0) -> int:
         index, name = len(self.tensors), place.name
         if name in self._names:
-            self._names[name] += 1
-            name = f"{name}#{self._names[name]}"
-        else:
-            self._names[name] = 1
-        if address and address not in self._at:
-            self._at[address] = index
-        self.tensors.append(_named_tensor((name, place.section, tensor, address)))
+            name = self._another(name)
+        self._names.add(name)
+        if address:
+            self._at.setdefault(address, index)
+        self.tensors.append(_new(NamedTensor, (name, place.section, tensor, address)))
         return index
+
+    def _another(self, name: str) -> str:
+        """Like `name`, which is taken: the keys of two places may look alike."""
+        while f"{name}#{self._counts[name]}" in self._names:
+            self._counts[name] += 1
+        return f"{name}#{self._counts[name]}"
 
     def _tree_of(self, value: Any, known: StateType, place: Place) -> Any:
         try:
@@ -255,7 +269,7 @@ def _is_usual(metadata: Any) -> bool:
     )
 
 
-_CONTAINERS: dict[type, Callable[[Encoder, Any, Place], Json]] = {
+_CONTAINERS: dict[type, Inner] = {
     dict: Encoder.plain_dict,
     list: Encoder.elements,
     tuple: lambda e, value, place: mark("tuple", *e.elements(value, place)),

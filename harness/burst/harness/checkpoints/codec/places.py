@@ -19,7 +19,17 @@ _KEY_CHARACTERS = 60
 class Place:
     """A place in a tree."""
 
-    __slots__ = ("_key", "_parent", "joined", "metadata", "named", "node", "numbered", "section")
+    __slots__ = (
+        "_joined",
+        "_key",
+        "_parent",
+        "metadata",
+        "name",
+        "named",
+        "node",
+        "numbered",
+        "section",
+    )
 
     def __init__(self, parent: Place | None = None, key: Any = None) -> None:
         self._parent = parent
@@ -32,23 +42,20 @@ class Place:
         """What the tensor here was in the skeleton of the save before."""
         self.metadata: tuple[Mapping[str, Any], Json] | None = None
         """What a module's versions here were, and in that skeleton."""
-        self.joined = ""
-        """The keys that lead to it, with dots between."""
+        self.name = "value"
+        """Of a tensor here."""
         self.section = ""
         """The part of the tree that a tensor here belongs to, such as `models.0`."""
+        self._joined = ""
         if parent is None:
             return
         outer = parent._parent
-        self.joined = str(key) if outer is None else f"{parent.joined}.{key}"
+        self._joined = str(key) if outer is None else f"{parent._joined}.{key}"
+        self.name = self._joined or "value"
         if outer is not None and outer._parent is None:
-            self.section = self.joined if type(key) is int else parent.joined
+            self.section = self._joined if type(key) is int else parent._joined
         elif outer is not None:
             self.section = parent.section
-
-    @property
-    def name(self) -> str:
-        """Of a tensor here."""
-        return self.joined or "value"
 
     def text(self, root: str) -> str:
         """For people, as they would write it; the middle of a long path is left out."""

@@ -16,7 +16,8 @@ from torch.nn.parameter import is_lazy
 from burst.core.checkpoints.format.tensorfile import STORED_AS
 from burst.core.model import Json
 
-_NAMES = {getattr(torch, name): name for name in STORED_AS if hasattr(torch, name)}
+NAMES = {getattr(torch, name): name for name in STORED_AS if hasattr(torch, name)}
+"""What torch calls the dtypes that can be stored, and so the skeleton."""
 _CARRIERS = {torch.float4_e2m1fn_x2: torch.uint8, torch.complex32: torch.int32}
 
 
@@ -47,7 +48,7 @@ def carrier_of(dtype: torch.dtype) -> torch.dtype:
 
 def name_of(dtype: torch.dtype) -> str:
     """What torch calls `dtype`, and so the skeleton."""
-    return _NAMES[dtype]
+    return NAMES[dtype]
 
 
 def check_tensor(tensor: torch.Tensor) -> None:
@@ -68,7 +69,7 @@ def check_tensor(tensor: torch.Tensor) -> None:
     if tensor.is_quantized:
         mend = "save its `int_repr()`, and its scale and zero point as numbers"
         raise Unrepresentable(f"its dtype is {tensor.dtype}, which is quantized", mend)
-    if tensor.dtype not in _NAMES:
+    if tensor.dtype not in NAMES:
         raise Unrepresentable(f"its dtype is {tensor.dtype}", "save it as another dtype")
     try:
         gone = tensor.numel() > 0 and tensor.data_ptr() == 0
@@ -77,11 +78,6 @@ def check_tensor(tensor: torch.Tensor) -> None:
         raise Unrepresentable(str(error), mend) from None
     if gone:
         raise Unrepresentable("its memory was given back", "save it before that")
-
-
-def is_simple(tensor: torch.Tensor) -> bool:
-    """Whether a tensor that has an address can be stored without a closer look."""
-    return tensor.dtype in _NAMES and not tensor.is_nested
 
 
 def memory_of(tensor: torch.Tensor) -> tuple[Any, ...] | None:
