@@ -246,29 +246,36 @@ class Rank(DistributedContext):
         return self._gang.exchange(self.rank, value)
 
 
+class Noting(CheckpointApi):
+    """Notes what would be saved."""
+
+    saved: Any = None
+
+    def save(self, state: Any, batches: int, **more: Any) -> None:
+        self.saved = state
+
+
 def on_two_ranks(write: Callable[[Path, int], None]) -> list[Any]:
     """What each rank would save, or raised."""
     gang = Gang(2)
 
     def act(rank: int) -> Any:
-        api = CheckpointApi(Session(distributed=Rank(gang, rank)), None, lambda batches: None)
-        saved: list[Any] = []
-        api.save = lambda state, batches: saved.append(state)  # type: ignore[method-assign]
+        api = Noting(Session(distributed=Rank(gang, rank)), None, lambda batches: None)
         try:
-            with api.store_path(batches=1) as folder:
-                write(folder, rank)
+            store(api, lambda folder: write(folder, rank))
         except UsageError as error:
             return error
-        return saved[0]
+        return api.saved
 
     with ThreadPoolExecutor(2) as threads:
         return list(threads.map(act, range(2)))
 
 
 def test_the_files_of_rank_0_are_kept() -> None:
-    first, second = on_two_ranks(
-        lambda folder, rank: (folder / "w").write_text(f"{rank}") and None
-    )
+    def write(folder: Path, rank: int) -> None:
+        (folder / "w").write_text(f"{rank}")
+
+    first, second = on_two_ranks(write)
     assert first["files"]["w"].tobytes() == b"0"
     assert second == {}
 
