@@ -13,7 +13,14 @@ from dataclasses import dataclass, field
 from typing import Any, cast
 
 from burst.core.blobs.port import BlobInfo, Blobs
-from burst.core.checkpoints.format.manifest import FileEntry, Manifest, folder, manifest_key
+from burst.core.checkpoints.format.manifest import (
+    FileEntry,
+    Manifest,
+    folder,
+    manifest_key,
+    trial_folder,
+)
+from burst.core.checkpoints.removal.collect import Library, Reach
 from burst.core.checkpoints.removal.delete import delete, finish, restorable, sweep
 from burst.core.checkpoints.removal.evict import evict
 from burst.core.checkpoints.removal.lend import (
@@ -296,7 +303,9 @@ class World:
         def script(process: Process) -> None:
             fast, slow = process.through(self.fast), process.through(self.slow)
             store = process.through(self.store)
-            evict(fast, store, fence, leaving, node=NODE, tiers=[slow])
+            library = Library(Reach([fast, slow]), store)
+            found = list(fast.list(trial_folder(trial)))
+            evict(fast, library, fence, leaving, found=found, node=NODE)
 
         return Process(script)
 

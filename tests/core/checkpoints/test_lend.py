@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Collection
 from hashlib import sha256
 from pathlib import Path
 from typing import Any, cast
@@ -10,6 +11,8 @@ import pytest
 
 from burst.core.blobs import open_blobs
 from burst.core.blobs.port import Blobs
+from burst.core.checkpoints.format.manifest import trial_folder
+from burst.core.checkpoints.removal.collect import Library, Reach
 from burst.core.checkpoints.removal.evict import evict
 from burst.core.checkpoints.removal.lend import (
     SIBLINGS,
@@ -255,8 +258,17 @@ def test_what_many_lend_is_taken_from_as_few_as_a_commit_can_name() -> None:
 
 
 def evicted(world: World, trial: str, *leaving: str) -> int:
+    return evicted_from(world, world.fast, trial, leaving, NODE)
+
+
+def evicted_from(
+    world: World, place: Blobbery, trial: str, leaving: Collection[str], node: str = ""
+) -> int:
     fast, slow = cast(Blobs, world.fast), cast(Blobs, world.slow)
-    return evict(fast, world.store, Fence(trial, 1), leaving, node=NODE, tiers=[slow])
+    library = Library(Reach([fast, slow]), world.store)
+    space = cast(Blobs, place)
+    found = list(space.list(trial_folder(trial)))
+    return evict(space, library, Fence(trial, 1), leaving, found=found, node=node)
 
 
 def test_a_tier_lets_go_of_what_it_no_longer_holds_and_of_nothing_else() -> None:
@@ -280,8 +292,8 @@ def test_a_tier_keeps_the_only_copy_that_outlives_its_node() -> None:
     trial = world.add_trial()
     for number in (b"1", b"2"):
         world.saver(trial, [number, FROZEN]).run()
-    slow = cast(Blobs, world.slow)
-    assert evict(slow, world.store, Fence(trial, 1), [each.id for each in world.records()]) == 0
+    leaving = [each.id for each in world.records()]
+    assert evicted_from(world, world.slow, trial, leaving) == 0
     assert world.missing() == []
 
 

@@ -19,14 +19,15 @@ from burst.core.blobs.port import Blobs
 from burst.core.checkpoints.tiers.places import Tiers
 from burst.core.clock import ManualClock
 from burst.core.errors import Unreachable
-from burst.core.ids import new_id, trial_id
+from burst.core.ids import new_id
 from burst.core.launch import Tier
 from burst.core.model import Checkpoint, Lengths, Trial
 from burst.core.store import open_store, update
-from burst.core.store.port import Put, Store
+from burst.core.store.port import Store
 from burst.harness.checkpoints.engine import BlobCheckpointEngine, Identity
 from burst.harness.checkpoints.port import SaveRequest
 from burst.harness.collective import Collective, Solo
+from tests.core.checkpoints.trials import add_trial
 
 
 def request(shared: Any, own: Any = None, batches: int = 1, **more: Any) -> SaveRequest:
@@ -57,21 +58,7 @@ class Lab:
         self.trial = self.add_trial(0)
 
     def add_trial(self, number: int) -> str:
-        id = trial_id(self.experiment, number)
-        trial = Trial(
-            id=id,
-            experiment=self.experiment,
-            number=number,
-            seed=1,
-            slots=1,
-            pools=("local",),
-            created=0,
-            queued=0,
-            token=1,
-            state_since=0,
-        )
-        self.store.commit(Put(trial))
-        return id
+        return add_trial(self.store, self.experiment, number)
 
     def next_attempt(self) -> None:
         """Take the trial from whoever had it."""

@@ -8,6 +8,7 @@ from typing import ClassVar
 from pydantic import Field
 
 from burst.core.model.base import Json, Part, Record
+from burst.core.states import Reason
 
 
 class Copy(Part):
@@ -48,6 +49,8 @@ class Checkpoint(Record):
     pinned: bool = False
     pin_reason: str = ""
     deleted: float | None = None
+    deleted_because: Reason | None = None
+    """Who or what removed it; None where that was not written down."""
     damaged: str = ""
     """What a restore or a verification found wrong; empty is good."""
     lent_to: tuple[str, ...] = ()

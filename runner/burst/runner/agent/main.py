@@ -121,7 +121,7 @@ def _serve(
     signals = Signals()
     signals.install()
     clear_remains(ws, node, clock)
-    clear_tiers(ws)
+    clear_tiers(ws, clock)
     term = Term(settings.lease, clock.monotonic())
     proven_dead = was_here(ws.store.get(Node, node), ws)
     lease = take(ws.store, node, settings.lease, proven_dead=proven_dead, clock=clock)

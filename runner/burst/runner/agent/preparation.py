@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+from burst.core.checkpoints.tiers.own_disk import note_local_folders
 from burst.core.config.experiment import ExperimentConfig
 from burst.core.launch import LaunchSpec
 from burst.core.model import Allocation, Experiment, Slot, Trial
@@ -24,7 +25,7 @@ from burst.runner.agent.environment import (
 )
 from burst.runner.agent.machine import cpu_count
 from burst.runner.agent.site import Site
-from burst.runner.agent.storage import checkpoints_url, note_local_folders, tiers_for
+from burst.runner.agent.storage import checkpoints_url, tiers_for
 from burst.runner.agent.tails import LAUNCHER_LOG, last_lines_of
 from burst.runner.agent.tier_folders import clear_tiers
 from burst.runner.agent.venvs import ensure_venv, recipe_for
@@ -126,7 +127,7 @@ class Preparation:
         spec = spec_for(site, work, self._folder)
         if any(not tier.shared for tier in spec.tiers):
             note_local_folders(site.ws.home, spec.tiers)
-            clear_tiers(site.ws)
+            clear_tiers(site.ws, site.clock)
         spec.write()
         codes.unpack(work.experiment.code, site.ws.blobs, site.cache / "code", code)
         for command in environment.setup:

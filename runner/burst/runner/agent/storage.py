@@ -2,15 +2,12 @@
 
 from __future__ import annotations
 
-import hashlib
 from collections.abc import Sequence
-from pathlib import Path
 
+from burst.core.checkpoints.tiers.own_disk import local_folder
 from burst.core.config.experiment import Checkpoints, CheckpointStorage
 from burst.core.launch import Tier
 from burst.core.workspace import Workspace
-
-_NOTES = "tiers"
 
 
 def tiers_for(checkpoints: Checkpoints, ws: Workspace) -> tuple[Tier, ...]:
@@ -31,28 +28,6 @@ def tiers_for(checkpoints: Checkpoints, ws: Workspace) -> tuple[Tier, ...]:
 def checkpoints_url(tiers: Sequence[Tier]) -> str:
     """The slowest of the tiers that outlive the node."""
     return [tier.url for tier in tiers if tier.shared][-1]
-
-
-def local_folder(home: Path) -> Path:
-    """Where checkpoints lie that do not outlive the node, unless the experiment names a place."""
-    return home / "tier"
-
-
-def note_local_folders(home: Path, tiers: Sequence[Tier]) -> None:
-    """Remember which folders of this machine's disk hold checkpoints, for whoever tidies up."""
-    for tier in tiers:
-        folder = tier.url.removeprefix("file://")
-        if not tier.shared and Path(folder) != local_folder(home):
-            name = hashlib.sha256(folder.encode()).hexdigest()[:16]
-            notes = home / _NOTES
-            notes.mkdir(exist_ok=True)
-            (notes / name).write_text(folder)
-
-
-def local_folders(home: Path) -> tuple[Path, ...]:
-    """The folders of this machine's disk that may hold checkpoints."""
-    notes = sorted((home / _NOTES).glob("*"))
-    return (local_folder(home), *(Path(note.read_text()) for note in notes))
 
 
 def _url(storage: CheckpointStorage, ws: Workspace) -> str:

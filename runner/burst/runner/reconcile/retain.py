@@ -9,13 +9,15 @@ from contextlib import suppress
 from pydantic import ValidationError
 
 from burst.core.checkpoints.removal.delete import delete, finish
+from burst.core.checkpoints.removal.reasons import RETENTION
+from burst.core.checkpoints.removal.retention import retained
 from burst.core.checkpoints.removal.uses import users
+from burst.core.checkpoints.tiers.own_disk import own_disks
 from burst.core.errors import BurstError, Refused
 from burst.core.model import Checkpoint, Experiment, Model, Trial
 from burst.core.states import is_terminal
 from burst.runner.enforce import config_of
 from burst.runner.reconcile.context import Context, View
-from burst.runner.retention import retained
 
 log = logging.getLogger(__name__)
 
@@ -79,7 +81,10 @@ def _protected(ctx: Context, there: Sequence[Checkpoint]) -> set[str]:
 
 def _remove(ctx: Context, checkpoint: Checkpoint) -> bool:
     try:
-        freed = delete(ctx.ws.blobs, ctx.store, checkpoint, clock=ctx.clock)
+        disks = own_disks(ctx.ws.home, checkpoint.trial)
+        freed = delete(
+            ctx.ws.blobs, ctx.store, checkpoint, because=RETENTION, tiers=disks, clock=ctx.clock
+        )
         log.info("checkpoint %s removed, %d bytes freed", checkpoint.id, freed)
     except Refused as error:
         log.warning("checkpoint %s stays: %s", checkpoint.id, error.what)
@@ -92,7 +97,7 @@ def _remove(ctx: Context, checkpoint: Checkpoint) -> bool:
 
 def _finish(ctx: Context, trial: Trial) -> None:
     try:
-        finish(ctx.store, trial.id, [ctx.ws.blobs])
+        finish(ctx.store, trial.id, [ctx.ws.blobs, *own_disks(ctx.ws.home, trial.id)])
     except BurstError as error:
         log.warning("files of deleted checkpoints of %s stay: %s", trial.id, error.what)
 

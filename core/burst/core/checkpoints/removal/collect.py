@@ -93,7 +93,7 @@ class Library:
 
     def __init__(self, reach: Reach, store: Store) -> None:
         self._reach = reach
-        self._store = store
+        self.store = store
         self._files: dict[str, frozenset[str]] = {}
 
     def files(self, record: Checkpoint) -> frozenset[str] | None:
@@ -120,7 +120,7 @@ class Library:
             try:
                 return self._named_now(own, owners, counts)
             except _Changed:
-                own = self._store.children(Checkpoint, own[0].trial)
+                own = self.store.children(Checkpoint, own[0].trial)
         return None
 
     def _named_now(
@@ -131,10 +131,10 @@ class Library:
         others = {id for record in before for id in (record.trial, *record.lent_to)} - {trial}
         there = [record for record in own if counts(record)]
         for other in sorted(others):
-            there += filter(remains, self._store.children(Checkpoint, other))
+            there += filter(remains, self.store.children(Checkpoint, other))
         keys = self._named(there)
         if others and keys is not None:  # one trial is one listing: it has no before and after
-            after = self._find(owners, self._store.children(Checkpoint, trial))
+            after = self._find(owners, self.store.children(Checkpoint, trial))
             if before != after:
                 raise _Changed
         return keys
@@ -144,7 +144,7 @@ class Library:
         for record in records:
             found = self.files(record)
             if found is None and not record.damaged:
-                if self._store.find(Checkpoint, record.id) != record:
+                if self.store.find(Checkpoint, record.id) != record:
                     raise _Changed
                 return None
             keys |= found or set()
@@ -152,7 +152,7 @@ class Library:
 
     def _find(self, owners: Collection[str], own: Sequence[Checkpoint]) -> list[Checkpoint]:
         mine = {record.id: record for record in own}
-        found = (mine.get(id) or self._store.find(Checkpoint, id) for id in sorted(owners))
+        found = (mine.get(id) or self.store.find(Checkpoint, id) for id in sorted(owners))
         return [record for record in found if record is not None]
 
 
@@ -162,8 +162,12 @@ class _Changed(Exception):
 
 def lying(space: Blobs, trial: str, gone: Collection[str]) -> list[BlobInfo]:
     """What lies in a tier in the folders of some checkpoints of a trial."""
-    there = space.list(trial_folder(trial))
-    return [blob for blob in there if owner_of(blob.key)[1] in gone]
+    return in_folders(space.list(trial_folder(trial)), gone)
+
+
+def in_folders(there: Iterable[BlobInfo], of: Collection[str]) -> list[BlobInfo]:
+    """What of a listing lies in the folders of some checkpoints."""
+    return [blob for blob in there if owner_of(blob.key)[1] in of]
 
 
 def remove(space: Blobs, needless: Iterable[BlobInfo]) -> int:

@@ -15,7 +15,7 @@ from burst.core.checkpoints.removal.uses import users
 from burst.core.clock import Clock, SystemClock
 from burst.core.errors import Refused
 from burst.core.model import Checkpoint, Event, Model, Trial
-from burst.core.states import is_terminal
+from burst.core.states import Reason, is_terminal
 from burst.core.store import update
 from burst.core.store.port import Append, Fence, Put, Store, Write
 
@@ -27,6 +27,7 @@ def delete(
     store: Store,
     record: Checkpoint,
     *,
+    because: Reason | None = None,
     tiers: Sequence[Blobs] = (),
     clock: Clock = _SYSTEM_CLOCK,
 ) -> int:
@@ -36,6 +37,7 @@ def delete(
     Args:
         blobs: open already; they are used if it lies there. Tiers that outlive their node are
             opened by themselves.
+        because: who or what removes it, for its record; of several calls the first counts.
         tiers: more that are open: the disk of this node.
 
     Raises:
@@ -43,21 +45,26 @@ def delete(
             or a live experiment starts from it.
         Unreachable: if a tier did not answer. It counts as deleted; its files may be there still.
     """
-    deleted = update(store, Checkpoint, record.id, lambda found: _delete(store, found, clock))
+    deleted = update(
+        store, Checkpoint, record.id, lambda found: _delete(store, found, because, clock)
+    )
     return _finish(Reach([blobs, *tiers]), store, deleted.trial, tiers)
 
 
-def finish(store: Store, trial: str, tiers: Sequence[Blobs]) -> int:
+def finish(store: Store, trial: str, tiers: Sequence[Blobs], *, only: bool = False) -> int:
     """Finish the removals of a trial's checkpoints, as far as it can be done from here; returns
     the bytes freed. For a node: what others could not remove from its own disk, or not at all
     while the trial's newest checkpoint lay there alone.
 
     Args:
         tiers: those that are open. Others that outlive their node are opened by themselves.
+        only: whether to remove from these alone.
 
     Raises:
         Unreachable: if a tier did not answer.
     """
+    if only:
+        return collect(Reach(tiers), tiers, store, store.children(Checkpoint, trial))
     return _finish(Reach(tiers), store, trial, tiers)
 
 
@@ -148,20 +155,24 @@ def indispensable(records: Sequence[Checkpoint]) -> list[Checkpoint]:
     return good[:1] + [record for record in good if record.durable][:1]
 
 
-def _delete(store: Store, record: Checkpoint, clock: Clock) -> Sequence[Write]:
+def _delete(
+    store: Store, record: Checkpoint, because: Reason | None, clock: Clock
+) -> Sequence[Write]:
     if record.deleted is not None:
         return ()
     _refuse_if_needed(store, record)
     now = clock.now()
+    why = "" if because is None else f": {because}"
     event = Event(
         subject=record.id,
         experiment=record.experiment,
         name="checkpoint.deleted",
-        text=f"checkpoint at batch {record.batches} deleted",
+        text=f"checkpoint at batch {record.batches} deleted{why}",
         at=now,
         data={"trial": record.trial, "batches": record.batches},
     )
-    return (Put(record.model_copy(update={"deleted": now})), Append(event))
+    deleted = {"deleted": now, "deleted_because": because}
+    return (Put(record.model_copy(update=deleted)), Append(event))
 
 
 def _refuse_if_needed(store: Store, record: Checkpoint) -> None:

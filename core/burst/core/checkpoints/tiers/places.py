@@ -19,15 +19,16 @@ from __future__ import annotations
 import sys
 import threading
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from functools import partial
 
 from burst.core.blobs import open_blobs
 from burst.core.blobs.port import Blobs
 from burst.core.checkpoints.format.manifest import Damaged, Manifest
-from burst.core.checkpoints.removal.delete import finish
+from burst.core.checkpoints.removal.collect import Library, Reach
 from burst.core.checkpoints.tiers import rules
 from burst.core.checkpoints.tiers.copy import copy_checkpoint
-from burst.core.checkpoints.tiers.prune import hold_to_measure
+from burst.core.checkpoints.tiers.prune import Measure
 from burst.core.checkpoints.tiers.reader import SILENT, Elsewhere, Place, Source, Warn
 from burst.core.checkpoints.verify import read
 from burst.core.clock import Clock
@@ -83,6 +84,9 @@ class Tiers:
         self._lock = threading.Lock()
         self._copied: dict[str, Lengths] = {}
         """By URL: how far the newest checkpoint was that is known to be there."""
+        self._measures = [Measure(tier, node, clock, self._open) for tier in self._tiers]
+        self._library: Library | None = None
+        """What `prune` has read of manifests."""
         self._found: dict[str, Checkpoint] = {}
         """Records that `find` was asked about, by id."""
 
@@ -245,7 +249,8 @@ class Tiers:
 
     def prune(self, store: Store, fence: Fence) -> int:
         """Hold every tier to its `keep`, and remove from this node's own disk what is deleted;
-        returns the bytes freed. Idempotent, and once interrupted the next call goes on.
+        returns the bytes freed. Idempotent, and once interrupted the next call goes on. Where
+        nothing has changed since, it reads records and no tier.
 
         It never takes the newest that a tier has, nor the only durable copy of a checkpoint, nor
         files that other trials' checkpoints name. Call it when no `spread` is under way. A tier
@@ -254,20 +259,25 @@ class Tiers:
         Raises:
             Fenced: if a newer allocation owns the trial.
         """
-        freed = 0
-        for tier in self._tiers:
+        library = self._library_of(store)
+        freed, records = 0, store.children(Checkpoint, fence.trial)
+        for tier, measure in zip(self._tiers, self._measures, strict=True):
             try:
-                blobs = self._open(tier.url)
-                if not tier.shared:
-                    freed += finish(store, fence.trial, [blobs])
-                if tier.keep is not None:
-                    node = "" if tier.shared else self._node
-                    freed += hold_to_measure(tier, blobs, store, fence, self._clock, node=node)
+                freed += measure.hold(library, fence, records)
             except Fenced:
                 raise
             except BurstError as error:
                 self._warn(f"{tier.url} was not tidied: {error.what}")
         return freed
+
+    def _library_of(self, store: Store) -> Library:
+        if self._library is None or self._library.store is not store:
+            disks = []
+            for tier in self._tiers:
+                with suppress(BurstError):  # which the tier's own turn tells
+                    disks += [] if tier.shared else [self._open(tier.url)]
+            self._library = Library(Reach(disks, self._open), store)
+        return self._library
 
     # --- places --------------------------------------------------------------------------------
 

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-import os
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -18,7 +17,7 @@ from burst.core.launch import Tier
 from burst.core.length import Length
 from burst.core.testing.examples import allocation
 from burst.core.testing.faults import FaultyDisk, How, Plan
-from tests.core.checkpoints.tier_lab import (
+from tests.core.checkpoints.tiers.tier_lab import (
     TierLab,
     content,
     flipped,
@@ -28,28 +27,6 @@ from tests.core.checkpoints.tier_lab import (
     stored,
     truncated,
 )
-
-
-@pytest.fixture(autouse=True, scope="module")
-def _no_fsync() -> Iterator[None]:
-    """No test here takes the machine's power away, and a busy disk makes every fsync slow."""
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(os, "fsync", lambda _: None)
-        yield
-
-
-@pytest.fixture
-def lab() -> TierLab:
-    return TierLab()
-
-
-@pytest.fixture
-def two(tmp_path: Path) -> list[Tier]:
-    return [
-        Tier(url=f"file://{tmp_path}/local", shared=False),
-        Tier(url=f"file://{tmp_path}/shared"),
-    ]
-
 
 # --- what is lost, damaged, silent ---------------------------------------------------------------
 

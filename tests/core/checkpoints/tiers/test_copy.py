@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import itertools
 import multiprocessing
-import os
 import threading
 from collections.abc import Iterator
 from pathlib import Path
@@ -20,7 +19,7 @@ from burst.core.errors import BurstError, StoreError
 from burst.core.launch import Tier
 from burst.core.model import Checkpoint
 from burst.core.testing.faults import FaultyBlobs, FaultyDisk, How, Plan, dying, plans
-from tests.core.checkpoints.tier_lab import (
+from tests.core.checkpoints.tiers.tier_lab import (
     TierLab,
     flipped,
     is_whole,
@@ -29,28 +28,6 @@ from tests.core.checkpoints.tier_lab import (
     spread_under,
     stored,
 )
-
-
-@pytest.fixture(autouse=True, scope="module")
-def _no_fsync() -> Iterator[None]:
-    """No test here takes the machine's power away, and a busy disk makes every fsync slow."""
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(os, "fsync", lambda _: None)
-        yield
-
-
-@pytest.fixture
-def lab() -> TierLab:
-    return TierLab()
-
-
-@pytest.fixture
-def two(tmp_path: Path) -> list[Tier]:
-    return [
-        Tier(url=f"file://{tmp_path}/local", shared=False),
-        Tier(url=f"file://{tmp_path}/shared"),
-    ]
-
 
 # --- interruptions -------------------------------------------------------------------------------
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import itertools
-import os
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
@@ -17,7 +16,7 @@ from burst.core.launch import Tier
 from burst.core.model import Copy
 from burst.core.testing.faults import FaultyBlobs, How, Plan, dying
 from tests.core.blobs.mock_s3 import BUCKET, mock_s3
-from tests.core.checkpoints.tier_lab import (
+from tests.core.checkpoints.tiers.tier_lab import (
     TierLab,
     content,
     is_whole,
@@ -29,14 +28,6 @@ from tests.core.checkpoints.tier_lab import (
 
 _prefixes = itertools.count()
 Place = Callable[[str], str]
-
-
-@pytest.fixture(autouse=True, scope="module")
-def _no_fsync() -> Iterator[None]:
-    """No test here takes the machine's power away, and a busy disk makes every fsync slow."""
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(os, "fsync", lambda _: None)
-        yield
 
 
 @pytest.fixture(scope="module")
@@ -57,11 +48,6 @@ def place(tmp_path: Path, request: pytest.FixtureRequest) -> Place:
         return f"file://{tmp_path}/{kind}"
 
     return make
-
-
-@pytest.fixture
-def lab() -> TierLab:
-    return TierLab()
 
 
 @pytest.fixture

@@ -8,9 +8,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from burst.core.checkpoints.removal.retention import retained
 from burst.core.config.experiment import Keep
 from burst.core.model import Checkpoint, Copy
-from burst.runner.retention import retained
 
 TABLE = {3: 0.6, 4: 0.5, 5: 0.4, 7: 0.2, 8: 0.3}
 """Trial 1 has checkpoints 1 to 5, trial 2 has 6 to 10; those named here were validated."""

@@ -9,15 +9,22 @@ from typing import Any
 
 from burst.core.blobs import open_blobs
 from burst.core.blobs.port import Blobs
-from burst.core.checkpoints.format.manifest import FileEntry, Manifest, folder, manifest_key
+from burst.core.checkpoints.format.manifest import (
+    FileEntry,
+    Manifest,
+    folder,
+    manifest_key,
+    owner_of,
+)
 from burst.core.checkpoints.tiers.places import Tiers
 from burst.core.clock import ManualClock
-from burst.core.ids import new_id, trial_id
+from burst.core.ids import new_id
 from burst.core.launch import Tier
 from burst.core.model import Checkpoint, Lengths, Trial
 from burst.core.store import open_store, update
 from burst.core.store.port import Fence, Put, Store
 from burst.core.testing.faults import FaultyBlobs, Plan
+from tests.core.checkpoints.trials import add_trial
 
 SIZE = 5_000
 """Bytes of a file: not a multiple of anything."""
@@ -43,21 +50,7 @@ class TierLab:
         self.trial = self.add_trial(0)
 
     def add_trial(self, number: int) -> str:
-        id = trial_id(self.experiment, number)
-        trial = Trial(
-            id=id,
-            experiment=self.experiment,
-            number=number,
-            seed=1,
-            slots=1,
-            pools=("local",),
-            created=0,
-            queued=0,
-            token=1,
-            state_since=0,
-        )
-        self.store.commit(Put(trial))
-        return id
+        return add_trial(self.store, self.experiment, number)
 
     @property
     def fence(self) -> Fence:
@@ -78,7 +71,7 @@ class TierLab:
         self.clock.advance(1)
         id = new_id("ckpt", self.clock)
         entries = [
-            (lent or {}).get(name) or self.entry(f"{folder(self.trial, id)}", name)
+            (lent or {}).get(name) or self.entry(folder(more.get("trial", self.trial), id), name)
             for name in ("shared", "own", *names)
         ]
         given = {
@@ -114,10 +107,13 @@ class TierLab:
         blobs.put(manifest_key(manifest.trial, manifest.id), manifest.encode())
 
     def save(self, tiers: Tiers, batches: int, *, spread: bool = True, **more: Any) -> Manifest:
-        """What the engine does: write to the first tier, commit, copy to those that are due."""
+        """What the engine does: write to the first tier, commit, copy to those that are due.
+
+        Of files in `lent` that lie in other trials' folders, their owners get to know."""
         manifest = self.manifest(batches, **more)
         self.write(manifest, tiers.first)
         first = tiers.first_copy(self.clock.now())
+        borrowed = self._note_loans(manifest)
         self.store.commit(
             Put(
                 Checkpoint(
@@ -132,6 +128,7 @@ class TierLab:
                     manifest=manifest_key(manifest.trial, manifest.id),
                     size=manifest.size,
                     metrics=manifest.metrics,
+                    borrowed_from=borrowed,
                 )
             )
         )
@@ -147,6 +144,18 @@ class TierLab:
                 ),
             )
         return manifest
+
+    def _note_loans(self, manifest: Manifest) -> tuple[str, ...]:
+        """Returns the trials that files are borrowed from."""
+        owners = {owner_of(entry.key) for entry in manifest.files}
+        for id in [owner for trial, owner in owners if trial != manifest.trial]:
+            update(
+                self.store,
+                Checkpoint,
+                id,
+                lambda found: found.model_copy(update={"lent_to": (manifest.trial,)}),
+            )
+        return tuple(sorted({trial for trial, _ in owners} - {manifest.trial}))
 
     def record(self, manifest: Manifest) -> Checkpoint:
         return self.store.get(Checkpoint, manifest.id)
