@@ -31,7 +31,9 @@ from burst.harness.checkpoints.shards import Chunk
 from burst.harness.collective import Collective
 
 THREADS = 4
-"""Two hash while two write: more keep neither processor nor disk busier."""
+"""More keep neither processor nor disk busier."""
+_HASHING = 2
+"""Of these, how many hash at a time at the most."""
 _NICENESS = 10
 
 Place = tuple[str, str, int]
@@ -123,15 +125,27 @@ def lay_out(parts: Sequence[packs.Part], *, pinned: bool) -> Layout:
 
 
 class Writers:
-    """The threads that hash and write, for one save after another."""
+    """The threads that hash and write, for one save after another.
+
+    Few hash at a time, and one where there are two processors: were each thread to hash what it
+    has, the disk would have nothing to do until all of them were done, and training no processor
+    to itself.
+    """
 
     def __init__(self) -> None:
+        processors = len(os.sched_getaffinity(0))
+        self._hashing = threading.Semaphore(max(1, min(_HASHING, processors // 2)))
         self._threads = ThreadPoolExecutor(
             THREADS, thread_name_prefix="burst-checkpoint", initializer=_be_nice
         )
 
     def submit(self, act: Any, *args: Any) -> Future[Any]:
         return self._threads.submit(act, *args)
+
+    def sha256(self, data: bytes | memoryview) -> str:
+        """The SHA-256 of `data`, in its turn."""
+        with self._hashing:
+            return hashlib.sha256(data).hexdigest()
 
     def close(self) -> None:
         self._threads.shutdown()
@@ -228,7 +242,7 @@ class Writing:
             self._layout.arena.release(region)
 
     def _put(self, batch: Batch, data: bytes | memoryview, suffix: str) -> FileEntry:
-        digest = hashlib.sha256(data).hexdigest()
+        digest = self._writers.sha256(data)
         found = self._known(digest)
         if found is not None:
             with self._lock:
