@@ -24,14 +24,10 @@ from burst.core.errors import BurstError
 from burst.harness.checkpoints.codec.values import carrier_of
 from burst.harness.checkpoints.saving.arena import Arena
 from burst.harness.checkpoints.saving.packs import Image, Piece
+from burst.harness.checkpoints.saving.samples import Samples, is_plain
 
 _STAGE_BYTES = 64 * 1024
 """A file that cannot wait and is no larger is put beside the arena until its region is free."""
-
-_SAMPLE_BYTES = 2048
-"""How much of a tensor, from its middle, is looked at for changes that nobody counts."""
-_memcmp = ctypes.CDLL(None).memcmp
-_memcmp.argtypes = (ctypes.c_void_p, ctypes.c_void_p, ctypes.c_size_t)
 
 
 class Torn(BurstError):
@@ -76,11 +72,7 @@ class Snapshot:
         self._filled = filled
         self._versions = {part: _version(sources[part]) for part in later}
         self._staged: dict[tuple[int, int], torch.Tensor] = {}
-        self._samples: dict[int, tuple[int, int, int]] = {}
-        """By its place among the samples: a part, and which bytes of it."""
-        self._sampling = ctypes.create_string_buffer(max(1, len(self._versions)) * _SAMPLE_BYTES)
-        self._sampled = ctypes.addressof(self._sampling)
-        self._sample()
+        self._samples = Samples((part, sources[part]) for part in self._versions)
         urgent = self._take_aside()
         rest = [number for number in range(len(layout.images)) if number not in urgent]
         self._order = [*sorted(urgent), *rest]
@@ -142,24 +134,13 @@ class Snapshot:
         """See whether what is copied later was changed since the save began, past torch's count of
         changes too. Call it once, after `gate` and before the step, in the thread that trains."""
         try:
-            for place, (part, begin, size) in self._samples.items():
-                live = self._sources[part].data_ptr() + begin
-                if self._error is None and _memcmp(live, self._sampled + place, size):
-                    self._error = _torn(self._name(part))
+            changed = self._samples.changed() if self._error is None else None
+            if changed is not None:
+                self._error = _torn(self._name(changed))
+        except OSError as error:
+            self._error = error
         finally:
             self._let_go()
-
-    def _sample(self) -> None:
-        """Keep a little of everything that is copied later."""
-        place = 0
-        for part in self._versions:
-            source = self._sources[part]
-            if _is_plain(source):
-                size = min(source.nbytes, _SAMPLE_BYTES)
-                begin = (source.nbytes - size) // 2
-                ctypes.memmove(self._sampled + place, source.data_ptr() + begin, size)
-                self._samples[place] = (part, begin, size)
-                place += size
 
     def _name(self, part: int) -> str:
         return self._layout.where[part][0][1].name
@@ -245,18 +226,12 @@ def _copy_into(view: memoryview, address: int, at: int, source: torch.Tensor) ->
     """Copy a tensor's elements, in C order, to `view[at:]`, which begins at `address`."""
     if source.numel() == 0:
         return
-    if _is_plain(source):
+    if is_plain(source):
         ctypes.memmove(address + at, source.data_ptr(), source.nbytes)
         return
     source = _plain(source)
     target = torch.frombuffer(view, dtype=source.dtype, count=source.numel(), offset=at)
     target.view(source.shape).copy_(source, non_blocking=True)
-
-
-def _is_plain(source: torch.Tensor) -> bool:
-    """Whether its bytes lie in memory as they will in the file."""
-    here = source.device.type == "cpu" and source.is_contiguous()
-    return here and not source.is_conj() and not source.is_neg()
 
 
 def _torn(name: str) -> Torn:
