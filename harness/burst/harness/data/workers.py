@@ -15,6 +15,7 @@ import torch.utils.data._utils.worker as torch_worker
 
 from burst.harness.data.errors import DataError
 from burst.harness.data.fetch import Fetcher
+from burst.harness.data.forking import check_started, context_for
 from burst.harness.data.order import Ticket
 from burst.harness.data.stream import OnePass, Place, StreamReader
 
@@ -78,7 +79,7 @@ def _loader(
         pin_memory=workers.pin_memory and torch.accelerator.is_available(),
         timeout=workers.timeout if number else 0,
         worker_init_fn=init if number else None,
-        multiprocessing_context=workers.context if number else None,
+        multiprocessing_context=context_for(workers.context) if number else None,
         generator=torch.Generator(),  # torch draws its base seed here, not from the global one
     )
 
@@ -91,6 +92,7 @@ def _through(loader: torch_data.DataLoader[Any]) -> Generator[Any, None, None]:
             _let_others_rest()
         batches = iter(loader)
         try:
+            check_started(getattr(batches, "_workers", ()))
             for batch in batches:
                 if isinstance(batch, _Failed):
                     raise batch.error
@@ -104,9 +106,8 @@ def _through(loader: torch_data.DataLoader[Any]) -> Generator[Any, None, None]:
 def _let_others_rest() -> None:
     """Let torch's threads for collectives let go of what they hold of Python, before a fork.
 
-    Before Python 3.12, a child that is forked while another thread is being made known to the
-    interpreter waits for that thread's lock for ever (`PyOS_AfterFork_Child` looks at the threads
-    before it makes their lock anew). Such a thread is idle once it had the interpreter.
+    A fork meanwhile costs seconds, as `forking` says. Such a thread is idle once it had the
+    interpreter.
     """
     if torch.distributed.is_available() and torch.distributed.is_initialized():
         time.sleep(_REST_S)
