@@ -9,6 +9,8 @@ import pytest
 
 from burst.core.blobs import open_blobs
 from burst.core.checkpoints.format.manifest import FileEntry, Manifest, folder, manifest_key
+from burst.core.checkpoints.removal.reasons import RETENTION
+from burst.core.checkpoints.tiers.own_disk import local_folder
 from burst.core.ids import new_id
 from burst.core.model import Checkpoint, Copy, Experiment, Lengths, Model, Trial
 from burst.core.states import is_terminal
@@ -110,6 +112,21 @@ def test_a_newer_one_on_a_nodes_disk_removes_none_that_outlives_nodes(house: Hou
     save(house, 3, copies=(Copy(url=house.ws.blobs.url, at=0.0, node="node-1"),))
     retain(context(house))
     assert kept(house) == [2, 3]
+
+
+def test_what_retention_removes_leaves_the_disk_of_this_machine_too_and_the_record_says_why(
+    house: House,
+) -> None:
+    disk = open_blobs(f"file://{local_folder(house.ws.home)}")
+    first = save(house, 1)
+    for blob in list(house.ws.blobs.list(f"checkpoints/{first.trial}/{first.id}/")):
+        disk.put(blob.key, house.ws.blobs.get(blob.key))
+    copies = (Copy(url=disk.url, at=0.0, node="node-1"), Copy(url=house.ws.blobs.url, at=0.0))
+    update(house.store, Checkpoint, first.id, lambda r: r.model_copy(update={"copies": copies}))
+    save(house, 2)
+    retain(context(house))
+    assert list(disk.list("checkpoints/")) == []
+    assert house.store.get(Checkpoint, first.id).deleted_because == RETENTION
 
 
 def test_what_storage_did_not_let_go_is_tried_again(house: House) -> None:

@@ -176,6 +176,7 @@ def allocation_json(allocation: Allocation) -> AllocationJson:
 
 
 def checkpoint_json(checkpoint: Checkpoint) -> CheckpointJson:
+    because = checkpoint.deleted_because
     return {
         "id": checkpoint.id,
         "trial": checkpoint.trial,
@@ -190,6 +191,7 @@ def checkpoint_json(checkpoint: Checkpoint) -> CheckpointJson:
         "pinned": checkpoint.pinned,
         "pin_reason": checkpoint.pin_reason or None,
         "deleted": checkpoint.deleted,
+        "deleted_because": reason_json(because) if because is not None else None,
         "damaged": checkpoint.damaged or None,
     }
 

@@ -128,6 +128,7 @@ class CheckpointJson(TypedDict):
     pinned: bool
     pin_reason: str | None
     deleted: float | None
+    deleted_because: ReasonJson | None
     damaged: str | None
 
 

@@ -11,7 +11,6 @@ import click
 from burst.cli.completing import any_id
 from burst.cli.moving import progress_bar
 from burst.cli.session import Session, json_option, pass_session
-from burst.core.errors import NotFound
 
 if TYPE_CHECKING:
     from burst.core.model import Checkpoint
@@ -179,10 +178,11 @@ def verify(
     --json prints an object: checkpoint, files, size, problems, lost, marked, loaded.
     """
     from burst.cli.verifying import rehearse, show
+    from burst.core.checkpoints.removal.reasons import is_deleted
 
     found = _find(session, checkpoint)
     if found.deleted is not None:
-        raise _is_deleted(found)
+        raise is_deleted(found)
     with progress_bar(session, "verifying") as advance:
         done = rehearse(session, found, advance, mark=not no_mark)
     if done.report.good and (load or code):
@@ -224,16 +224,19 @@ def unpin(session: Session, checkpoint: str) -> None:
 @click.option("-y", "--yes", is_flag=True, help="Do not ask.")
 @pass_session
 def delete(session: Session, checkpoint: str, yes: bool) -> None:
-    """Delete a checkpoint's files. Refused while it is pinned or a trial would go on from it."""
+    """Delete a checkpoint's files. Refused while it is pinned or a trial would go on from it.
+
+    They go at once from every place that this machine can reach. What lies on another node's own
+    disk goes when that node's agent starts, or a trial there; it is said how much that is.
+    """
+    from burst.cli.deleting import delete_and_tell
     from burst.cli.views import text
-    from burst.core.checkpoints.removal.delete import delete
 
     found = _find(session, checkpoint)
-    if not yes:
+    if not yes and found.deleted is None:
         said = f"{found.id} of {found.trial}, batch {found.batches}, {text.size(found.size)}"
         click.confirm(f"Delete {said}?", abort=True, err=True)
-    freed = delete(session.workspace.blobs, session.store, found, clock=session.clock)
-    session.note(f"{found.id} is deleted: {text.size(freed)} freed.")
+    delete_and_tell(session, found)
 
 
 def _size(text: str) -> int:
@@ -265,22 +268,15 @@ def _with_newest(
     come: then that one is used.
     """
     from burst.core.checkpoints.format.manifest import Damaged
+    from burst.core.checkpoints.removal.reasons import is_deleted
     from burst.core.model import Checkpoint
 
     while True:
         found = _find(session, ref)
         if found.deleted is not None:
-            raise _is_deleted(found)
+            raise is_deleted(found)
         try:
             return found, use(found)
         except Damaged:
             if session.store.get(Checkpoint, found.id).deleted is None:
                 raise
-
-
-def _is_deleted(found: Checkpoint) -> NotFound:
-    return NotFound(
-        f"{found.id} is deleted",
-        why="retention keeps the best and the newest checkpoints of a trial, and pinned ones",
-        mend=f"`burst checkpoint list {found.trial}` shows those there are",
-    )

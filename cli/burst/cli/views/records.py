@@ -11,6 +11,7 @@ from rich.text import Text
 from burst.cli.shapes import PoolJson
 from burst.cli.views import text
 from burst.cli.views.table import Column, facts, section, table
+from burst.core.checkpoints.removal.reasons import why_deleted
 from burst.core.checkpoints.removal.uses import IMPORTS
 from burst.core.model import Allocation, Checkpoint, Event, ExitKind, MetricRow, Node
 from burst.core.units import counted
@@ -69,8 +70,13 @@ def checkpoint_page(checkpoint: Checkpoint, now: float) -> RenderableType:
         ("trial", _whose(checkpoint)),
         ("written", f"{text.moment(checkpoint.created)}, {text.ago(checkpoint.created, now)} ago"),
         ("size", text.size(checkpoint.size)),
-        *(("lies in", place) for place in _places(checkpoint)),
     ]
+    if checkpoint.deleted is None:
+        rows += [("lies in", place) for place in _places(checkpoint)]
+    else:
+        why = why_deleted(checkpoint)
+        when = f"{text.moment(checkpoint.deleted)}, {text.ago(checkpoint.deleted, now)} ago"
+        rows.insert(2, ("deleted", f"{when}: {why}" if why else when))
     if checkpoint.metrics:
         rows.append(("validation", text.metrics(checkpoint.metrics, most=20)))
     if checkpoint.damaged:
@@ -97,7 +103,9 @@ def _whose(checkpoint: Checkpoint) -> str:
 
 def checkpoint_state(checkpoint: Checkpoint) -> Text:
     if checkpoint.deleted is not None:
-        return Text("– deleted", style=text.FAINT)
+        because = checkpoint.deleted_because
+        how = f" ({because.code})" if because is not None else ""
+        return Text(f"– deleted{how}", style=text.FAINT)
     if checkpoint.damaged:
         return Text("✘ damaged", style="red bold")
     if checkpoint.pinned:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from burst.core.checkpoints.removal.delete import restorable
+from burst.core.checkpoints.removal.reasons import is_deleted
 from burst.core.checkpoints.removal.uses import IMPORTS, users
 from burst.core.config.experiment import WarmStart
 from burst.core.errors import NotFound, Refused
@@ -81,11 +82,7 @@ def _of_trial(store: Store, id: str) -> Checkpoint:
 
 def _usable(record: Checkpoint) -> Checkpoint:
     if record.deleted is not None:
-        raise NotFound(
-            f"checkpoint {record.id} is deleted",
-            why="retention keeps the best and the newest checkpoints of a trial, and pinned ones",
-            mend=f"`burst checkpoint list {record.trial}` shows those there are",
-        )
+        raise is_deleted(record)
     if record.damaged:
         raise Refused(
             f"checkpoint {record.id} is damaged",
