@@ -93,6 +93,59 @@ def test_from_is_written_into_the_experiment(
     assert burst.store.get(Checkpoint, id).started == (experiment.id,)
 
 
+@pytest.mark.parametrize("name", ["1", "null", "true", "1e5", "007", "2026-01-01", "1.5", "no"])
+def test_a_model_may_be_called_what_yaml_takes_for_something_else(
+    burst: Burst, hub: Path, file: Path, name: str
+) -> None:
+    imported(burst, hub, "--name", name)
+    assert (
+        f"the weights of {name}\n" in burst("run", str(file), "--from", name, "--dry-run").stdout
+    )
+
+
+@pytest.mark.parametrize(
+    ("typed", "status", "said"),
+    [
+        ("", 2, "an id is missing"),
+        (" ", 2, "an id is missing"),
+        ("exp-", 2, "an id is missing"),
+        ("ckpt-", 2, "an id is missing"),
+        (".", 4, "import it first: `burst checkpoint import . --name NAME`"),
+        ("./gpt 2", 4, "`burst checkpoint import './gpt 2' --name NAME`"),
+        ("/tmp", 4, "import it first"),
+        ("s3://bucket/gpt", 4, "import it first"),
+        ("exp-1m", 2, "more than one id"),
+        ("ckpt-1m", 2, "more than one id"),
+        ("ckpt-1m3k9zq4w0a", 4, "ckpt-1m3k9zq4w0a is deleted"),
+        (world.RUNNING, 2, "has 4 trials: say which"),
+        ("latest", 4, "no checkpoint to start from"),
+        ("latest.t7", 4, "has no trial 7"),
+        ("latest.t", 4, "no checkpoint, trial or model 'latest.t'"),
+        (world.NODE, 4, "no checkpoint, trial or model"),
+        ("imports", 4, "no checkpoint, trial or model"),
+        ("[1]", 4, "no checkpoint, trial or model"),
+    ],
+)
+def test_from_takes_no_guesses(
+    burst: Burst, file: Path, typed: str, status: int, said: str
+) -> None:
+    world.fill(burst.store)
+    assert said in burst("run", str(file), "--dry-run", "--from", typed, status=status).stderr
+    assert len(burst.store.children(Experiment, "")) == 3
+
+
+def test_from_takes_the_evident_meaning(burst: Burst, file: Path) -> None:
+    world.fill(burst.store)
+    for typed, meant in (
+        (world.DONE, f"{world.DONE}.t0000"),
+        ("1m3k9zq4w02", f"{world.DONE}.t0000"),
+        (f"{world.DONE}.t0", f"{world.DONE}.t0000"),
+        ("ckpt-1m3k9zq4wd", "ckpt-1m3k9zq4wdc"),
+    ):
+        shown = burst("run", str(file), "--from", typed, "--dry-run").stdout
+        assert f"the weights of {meant}\n" in shown
+
+
 def test_from_wins_over_the_file(burst: Burst, hub: Path, file: Path) -> None:
     imported(burst, hub, "--name", "gpt")
     for written in (

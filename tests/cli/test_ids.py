@@ -39,6 +39,17 @@ def test_an_id_may_be_typed_as(store: Store, typed: str, meant: str) -> None:
     assert ids.find_any(store, typed).id == meant
 
 
+@pytest.mark.parametrize("typed", ["", " ", "exp-", "ckpt-", "node-", ".t0", "exp-.t3"])
+def test_the_beginning_of_every_id_means_none_even_where_there_is_one_record(typed: str) -> None:
+    store = MemoryStore()
+    first = world.training(0)
+    world.put(store, world.experiment(), first, world.checkpoint(first), world.node())
+    with pytest.raises(UsageError, match="an id is missing"):
+        ids.find_any(store, typed)
+    with pytest.raises((UsageError, NotFound)):
+        ids.find_source_id(store, typed)
+
+
 def test_an_ambiguous_beginning_lists_what_it_could_mean(store: Store) -> None:
     with pytest.raises(UsageError) as caught:
         ids.find_any(store, "exp-1m")

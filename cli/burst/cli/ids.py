@@ -8,7 +8,9 @@ many records there are.
 from __future__ import annotations
 
 import difflib
+import os
 import re
+import shlex
 from collections.abc import Iterable
 from typing import TypeVar
 
@@ -83,6 +85,7 @@ def find_checkpoint(store: Store, ref: str) -> Checkpoint:
         if model is not None and model.versions:
             return store.get(Checkpoint, model.versions[-1])
         return newest_checkpoint(store, find_trial(store, ref))
+    _check_given(ref, "ckpt-")
     exact = store.find(Checkpoint, ref)
     if exact is not None:
         return exact
@@ -130,8 +133,14 @@ def find_source_id(store: Store, ref: str) -> str:
     try:
         return find_trial(store, ref).id
     except NotFound as error:
-        if ref.startswith("exp-") or "." in ref:
+        if ref.startswith("exp-") or ref == LATEST or _TRIAL.match(ref):
             raise
+        if _is_path(ref):
+            raise NotFound(
+                f"there is no checkpoint, trial or model {ref!r}",
+                why="it is a path, and what lies there is no checkpoint of burst yet",
+                mend=f"import it first: `burst checkpoint import {shlex.quote(ref)} --name NAME`",
+            ) from None
         raise NotFound(
             f"there is no checkpoint, trial or model {ref!r}",
             why=error.why,
@@ -139,8 +148,24 @@ def find_source_id(store: Store, ref: str) -> str:
         ) from None
 
 
+def _is_path(ref: str) -> bool:
+    return os.sep in ref or ref in (os.curdir, os.pardir) or os.path.exists(ref)
+
+
+def _check_given(whole: str, prefix: str) -> None:
+    """The beginning of every id means none: it is what a variable without a value comes to, and
+    must not act on the only record there is."""
+    if not whole.removeprefix(prefix).strip():
+        raise UsageError(
+            "an id is missing",
+            why="what was given is empty, or names no more than a kind",
+            mend="`burst ls` prints the experiments there are, `latest` means the newest",
+        )
+
+
 def _by_prefix(store: Store, kind: type[R], ref: str, prefix: str) -> R:
     whole = ref if ref.startswith(prefix) else prefix + ref
+    _check_given(whole, prefix)
     exact = store.find(kind, whole)
     if exact is not None:
         return exact

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import logging
 from collections.abc import Sequence
 from pathlib import Path
@@ -115,9 +116,8 @@ def _start(session: Session, options: RunOptions) -> list[str]:
     if options["source"] is not None:
         from burst.cli.ids import find_source_id
 
-        settings.append(
-            f"warm_start.checkpoint={find_source_id(session.store, options['source'])}"
-        )
+        source = find_source_id(session.store, options["source"])
+        settings.append(f"warm_start.checkpoint={json.dumps(source)}")  # 1 and null are names too
     if options["what"] is not None:
         settings.append(f"warm_start.what={options['what']}")
     return [*settings, "warm_start.partial=true"] if options["partial"] else settings
