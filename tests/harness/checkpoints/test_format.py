@@ -89,7 +89,7 @@ def test_no_file_is_anything_but_json_and_safetensors(lab: Lab) -> None:
 
 def test_nothing_in_these_rooms_can_pickle_or_run_code() -> None:
     rooms = ("harness/burst/harness/checkpoints", "core/burst/core/checkpoints")
-    sources = [path for room in rooms for path in sorted((ROOT / room).glob("*.py"))]
+    sources = [path for room in rooms for path in sorted((ROOT / room).rglob("*.py"))]
     assert len(sources) > 10
     found = set()
     for path in sources:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import json
 import threading
 from collections import OrderedDict, defaultdict
@@ -35,11 +36,27 @@ _tensors = (
     torch.tensor(1),
 )
 _keys = st.sampled_from(
-    ["a", "b", "a.b", "a#2", "", "$", "0", "_metadata", 0, 1, True, False, 0.0, -0.0, None]
-    + [(1,), (True,), b"x", b"long" * 500]
+    [
+        "a",
+        "b",
+        "a.b",
+        "a#2",
+        "",
+        "$",
+        "0",
+        "_metadata",
+        0,
+        1,
+        True,
+        False,
+        0.0,
+        -0.0,
+        (1,),
+        (True,),
+    ]
 )
 _leaves = st.sampled_from(
-    [*_tensors, None, 0, 1, True, 1.0, -0.0, 2**60, "a", b"x", b"long" * 500, torch.float32]
+    [*_tensors, None, 0, True, 1.0, -0.0, 2**60, "a", b"x", b"long" * 500, torch.float32]
 )
 _versions = st.sampled_from([None, 1, True, 2, 1.0])
 
@@ -204,6 +221,19 @@ def test_ranks_that_are_threads_do_not_meet_in_what_is_kept() -> None:
     for thread in threads:
         thread.join()
     assert wrong == []
+
+
+def test_the_collector_of_garbage_is_as_it_was_when_an_encoding_ends() -> None:
+    for before in (gc.enable, gc.disable):
+        try:
+            before()
+            state = gc.isenabled()
+            tree.encode({"a": torch.ones(1)}, "collected")
+            with pytest.raises(BurstError):
+                tree.encode({"a": object()}, "collected")
+            assert gc.isenabled() == state
+        finally:
+            gc.enable()
 
 
 def test_a_refused_tree_leaves_nothing_behind() -> None:

@@ -28,9 +28,7 @@ from tests.harness.checkpoints.support import Lab, raw, request, same
 
 def through_json(value: Any) -> Any:
     encoded = tree.encode(value, "shared")
-    return decode(
-        json.loads(json.dumps(encoded.skeleton)), [t.tensor for t in encoded.tensors]
-    )
+    return decode(json.loads(json.dumps(encoded.skeleton)), [t.tensor for t in encoded.tensors])
 
 
 def through_files(value: Any, folder: Path) -> Any:

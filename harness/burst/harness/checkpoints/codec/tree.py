@@ -22,6 +22,7 @@ import torch
 from burst.core.model import Json
 from burst.harness.checkpoints.codec.encoding import Encoder, NamedTensor
 from burst.harness.checkpoints.codec.places import Places
+from burst.harness.checkpoints.garbage import no_collection
 
 _kept: dict[str, Places] = {}
 """By the root that begins their names: what is free for the next encoding."""
@@ -45,7 +46,7 @@ def encode(tree: Any, root: str) -> Encoded:
     """
     places = _kept.pop(root, None) or Places()  # whoever comes meanwhile, in a thread, has others
     encoder = Encoder(root, places)
-    with torch.no_grad():  # once here, and not for every shard
+    with no_collection(), torch.no_grad():  # once here, and not for every shard
         skeleton = encoder.node(tree, places.root)
     if places.settle():
         _kept[root] = places

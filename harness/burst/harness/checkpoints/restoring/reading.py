@@ -20,6 +20,7 @@ from burst.core.checkpoints.format.tensorfile import read_header
 from burst.core.errors import BurstError
 from burst.harness.checkpoints import shards
 from burst.harness.checkpoints.codec.skeletons import decode
+from burst.harness.checkpoints.garbage import no_collection
 from burst.harness.checkpoints.port import Tree
 from burst.harness.checkpoints.saving.arena import PAGE, Memory
 
@@ -70,6 +71,17 @@ class Reader:
             Unreachable: if the blobs did not answer.
             BurstError: if this burst or this torch cannot read it.
         """
+        with no_collection():
+            return self._tree(source, half, files, into, only)
+
+    def _tree(
+        self,
+        source: Source,
+        half: FileEntry,
+        files: Mapping[str, FileEntry],
+        into: Tree,
+        only: str,
+    ) -> Tree:
         state = StateFile.decode(bytes(self._read(source, half)))
         try:
             skeleton = state.tree
@@ -116,11 +128,12 @@ class Reader:
     ) -> None:
         data = self._read(source, entry)
         header = read_header(data)
-        for tensor, read in reads:
-            found = header[read.name]
-            if found.stop > entry.size or found.size != read.size * tensor.dtype.itemsize:
-                raise ValueError(f"{read.name} has not the size that the state file says")
-            shards.scatter(data[found.start : found.stop], read, tensor)
+        with torch.no_grad():  # once, and not for every tensor
+            for tensor, read in reads:
+                found = header[read.name]
+                if found.stop > entry.size or found.size != read.size * tensor.dtype.itemsize:
+                    raise ValueError(f"{read.name} has not the size that the state file says")
+                shards.scatter(data[found.start : found.stop], read, tensor)
 
     def _read(self, source: Source, entry: FileEntry) -> memoryview:
         """A file's bytes, in this thread's memory; what was in it is gone."""

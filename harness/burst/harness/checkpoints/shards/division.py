@@ -12,7 +12,6 @@ import hashlib
 import json
 import math
 from collections.abc import Collection, Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 import torch
@@ -27,6 +26,7 @@ from burst.harness.checkpoints.codec.sharding import (
     mesh_key,
 )
 from burst.harness.checkpoints.codec.tree import Encoded
+from burst.harness.checkpoints.garbage import no_collection
 from burst.harness.checkpoints.shards.boxes import rows, within
 from burst.harness.collective import Collective
 
@@ -34,8 +34,7 @@ SPLIT_BYTES = 32 * 2**20
 """A tensor that several ranks hold alike is cut where it is larger, so that they share it."""
 
 
-@dataclass(frozen=True)
-class Chunk:
+class Chunk(NamedTuple):
     """A box of a tensor, for this rank to write."""
 
     tensor: int
@@ -121,10 +120,11 @@ def undivided(encoded: Encoded) -> tuple[Chunk, ...]:
                 why="it is a DTensor, and its elements lie on several",
                 mend="keep its `to_local()`, or put it into the half that all ranks share",
             )
-    return tuple(
-        Chunk(index, *whole(tuple(item.tensor.shape)), item.tensor)
-        for index, item in enumerate(encoded.tensors)
-    )
+    with no_collection():
+        return tuple(
+            Chunk(index, *whole(tuple(item.tensor.shape)), item.tensor)
+            for index, item in enumerate(encoded.tensors)
+        )
 
 
 def owned_by(optimizers: Sequence[torch.optim.Optimizer], encoded: Encoded) -> frozenset[int]:

@@ -10,7 +10,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 import torch
 
@@ -23,8 +23,7 @@ from burst.harness.checkpoints.codec.skeletons import decode
 from burst.harness.checkpoints.shards.boxes import blocks, overlap, within
 
 
-@dataclass(frozen=True)
-class Move:
+class Move(NamedTuple):
     """A box of elements to copy: of a contiguous block of the piece, into the target's memory."""
 
     start: int
@@ -38,8 +37,7 @@ class Move:
     sizes: tuple[int, ...]
 
 
-@dataclass(frozen=True)
-class Read:
+class Read(NamedTuple):
     """A piece that holds something of what is wanted."""
 
     file: int
@@ -61,8 +59,13 @@ def wanted(ref: TensorRef, target: torch.Tensor | None) -> list[Read]:
         ValueError: if the pieces do not make that whole.
     """
     box = whole(ref.shape) if target is None else box_of(target)
-    if box is None or not math.prod(box[1]):
+    size = 0 if box is None else math.prod(box[1])
+    if box is None or not size:
         return []
+    if len(ref.pieces) == 1 and ref.boxes is None and box[1] == ref.shape:
+        (file, name, start), (origin, sizes) = ref.pieces[0], box
+        if not start:  # the usual case, of all of a tensor in one piece
+            return [Read(file, name, size, (Move(0, sizes, origin, origin, sizes),))]
     reads = []
     found = 0
     for piece, (outer, start, stop) in zip(ref.pieces, _spans(ref), strict=True):
@@ -70,7 +73,7 @@ def wanted(ref: TensorRef, target: torch.Tensor | None) -> list[Read]:
         if moves:
             found += sum(math.prod(move.sizes) for move in moves)
             reads.append(Read(piece[0], piece[1], stop - start, moves))
-    if found != math.prod(box[1]):
+    if found != size:
         raise ValueError(f"the pieces of {ref.name} do not make it whole")
     return reads
 
@@ -82,17 +85,22 @@ def scatter(piece: Any, read: Read, target: torch.Tensor) -> None:
         piece: a writable buffer of the bytes of the piece, aligned to its elements.
         target: of the dtype that was saved; a Parameter or a DTensor may be given.
     """
-    with torch.no_grad():
-        into = local_of(target)
-        carrier = values.carrier_of(into.dtype)
-        if carrier is not into.dtype:
-            into = into.view(carrier)
-        flat = torch.frombuffer(piece, dtype=carrier, count=read.size)
-        for move in read.moves:
-            end = move.start + math.prod(move.block)
-            block = flat[move.start : end].view(move.block)
-            taken = block[_slices(move.source, move.sizes)]
-            into[_slices(move.target, move.sizes)].copy_(taken)
+    if torch.is_grad_enabled():
+        with torch.no_grad():
+            return scatter(piece, read, target)
+    into = local_of(target)
+    carrier = values.carrier_of(into.dtype)
+    if carrier is not into.dtype:
+        into = into.view(carrier)
+    flat = torch.frombuffer(piece, dtype=carrier, count=read.size)
+    for move in read.moves:
+        if read.size == into.numel() and move.sizes == move.block == into.shape:
+            into.copy_(flat.view(move.block))
+            continue
+        end = move.start + math.prod(move.block)
+        block = flat[move.start : end].view(move.block)
+        taken = block[_slices(move.source, move.sizes)]
+        into[_slices(move.target, move.sizes)].copy_(taken)
 
 
 def empty(ref: TensorRef) -> torch.Tensor:
