@@ -6,6 +6,7 @@ import enum
 import json
 import math
 import struct
+import warnings
 from collections import Counter, OrderedDict, defaultdict, deque
 from dataclasses import dataclass
 from pathlib import Path
@@ -207,22 +208,52 @@ def _deep() -> Any:
     return value
 
 
+def _deep_dict() -> Any:
+    value: Any = {}
+    for level in range(5000):
+        value = {f"level_{level}": value}
+    return value
+
+
+def _quantized() -> torch.Tensor:
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        return torch.quantize_per_tensor(torch.rand(2), 0.1, 0, torch.qint8)
+
+
+def _nested(layout: torch.layout) -> torch.Tensor:
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        return torch.nested.nested_tensor([torch.rand(2), torch.rand(3)], layout=layout)
+
+
+def _given_back() -> torch.Tensor:
+    tensor = torch.rand(4)
+    tensor.untyped_storage().resize_(0)
+    return tensor
+
+
+def _in_a_transform() -> torch.Tensor:
+    found = []
+    torch.func.grad(lambda tensor: found.append(tensor) or tensor.sum())(torch.rand(2))
+    return found[0]
+
+
 @pytest.mark.parametrize(
     ("value", "place", "words"),
     [
         ({"callbacks": {"ema": object()}}, "shared.callbacks.ema", "builtins.object"),
         ({"a b": [0, {3: Colour.RED}]}, "shared['a b'][1][3]", "Colour"),
-        ([np.array([None])], "shared[0]", "numpy.ndarray"),
-        ([np.zeros(2, "i4,f8")], "shared[0]", "numpy.ndarray"),
-        ([torch.eye(2).to_sparse()], "shared[0]", "to_dense()"),
-        ([torch.empty(2, device="meta")], "shared[0]", "meta"),
         ([torch.rand(2).as_subclass(Tagged)], "shared[0]", "Tagged"),
         ([lambda: None], "shared[0]", "function"),
         ({Colour.RED: 1}, "shared", "key of a dict"),
         (defaultdict(lambda: 0), "shared", "default_factory"),
         (_cycle(), "shared[0].again", "contains itself"),
         (_deep(), "shared[0][0]", "deeper"),
+        (_deep_dict(), "shared.level_4999", "deeper"),
+        ({"x" * 10_000: object()}, "shared.xxxx", "builtins.object"),
     ],
+    ids=lambda value: type(value).__name__,
 )
 def test_what_cannot_be_held_is_refused_by_its_place_and_type(
     value: Any, place: str, words: str
@@ -230,8 +261,42 @@ def test_what_cannot_be_held_is_refused_by_its_place_and_type(
     with pytest.raises(BurstError) as caught:
         tree.encode(value, "shared")
     assert place in caught.value.what
+    assert len(caught.value.what) < 300
     assert words in str(caught.value)
-    assert caught.value.mend
+    assert "register_state_type" in caught.value.mend
+
+
+@pytest.mark.parametrize(
+    ("value", "why", "mend"),
+    [
+        (torch.eye(2).to_sparse(), "torch.sparse_coo", "to_dense()"),
+        (torch.eye(2).to_mkldnn(), "torch._mkldnn", "to_dense()"),
+        (torch.empty(2, device="meta"), "meta device", "to_empty"),
+        (torch.empty(0, device="meta"), "meta device", "to_empty"),
+        (torch.nn.Parameter(torch.empty(2, device="meta")), "meta device", "to_empty"),
+        (_quantized(), "quantized", "int_repr()"),
+        (_nested(torch.strided), "rows of different lengths", "unbind()"),
+        (_nested(torch.jagged), "rows of different lengths", "unbind()"),
+        (torch.nn.UninitializedParameter(), "no shape yet", "run the model once"),
+        (torch.nn.UninitializedBuffer(), "no shape yet", "run the model once"),
+        (_given_back(), "given back", "before that"),
+        (_in_a_transform(), "doesn't have storage", "torch.func"),
+        (np.array([None]), "dtype is object", "tolist()"),
+        (np.zeros(2, "i4,f8"), "dtype is [('f0'", "fields"),
+        (np.zeros(2, "i4,f8")[0], "dtype is [('f0'", "fields"),
+    ],
+    ids=lambda value: type(value).__name__,
+)
+def test_a_tensor_that_no_file_can_hold_is_refused_with_what_can_be_saved_for_it(
+    value: Any, why: str, mend: str
+) -> None:
+    for before in (None, torch.ones(2)):  # also where a place is known as a tensor's
+        tree.encode({"first": before}, "odd")
+        with pytest.raises(BurstError) as caught:
+            tree.encode({"first": value}, "odd")
+        assert caught.value.what.startswith("a checkpoint cannot hold odd.first, a ")
+        assert why in caught.value.why
+        assert mend in caught.value.mend
 
 
 def test_a_registered_type_comes_back_wherever_it_lies() -> None:

@@ -227,7 +227,7 @@ class Encoder:
             mend = "mend the function that `register_state_type` was given"
             raise self._refusal(value, place, why, mend) from error
         if type(tree) is type(value):
-            why = f"its `to_tree` returned a {type(value).__qualname__} again"
+            why = "its `to_tree` returned an object of the same type"
             mend = "return what the object knows, as plain values, tensors and arrays"
             raise self._refusal(value, place, why, mend)
         return tree
