@@ -115,5 +115,6 @@ def test_whoever_follows_sees_an_alarm(name: str) -> None:
 
     one = Happening("event", world.NOW, TRIAL, name, "it is\n late", {})
     line = happening(one, world.RUNNING, "validation_loss")
-    assert line.plain.endswith("t0000  ✘ it is late")
+    saved = "a checkpoint was not saved: " * (name == "checkpoint.failed")
+    assert line.plain.endswith(f"t0000  ✘ {saved}it is late")
     assert any("red" in str(span.style) for span in line.spans)

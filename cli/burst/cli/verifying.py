@@ -52,6 +52,8 @@ def rehearse(
 
 def show(session: Session, found: Checkpoint, done: Rehearsed, as_json: bool) -> int:
     """Tell it; returns the exit status."""
+    from burst.cli.views.text import one_line
+
     report, status = done.report, 0 if done.good else 1
     if as_json:
         problems = [
@@ -64,9 +66,11 @@ def show(session: Session, found: Checkpoint, done: Rehearsed, as_json: bool) ->
         })  # fmt: skip
         return status
     for problem in report.problems:
-        click.echo(f"✘ {problem.text}" + (f", in {problem.place}" if problem.place else ""))
+        click.echo(
+            f"✘ {one_line(problem.text)}" + (f", in {problem.place}" if problem.place else "")
+        )
     for text in () if done.loaded is None else done.loaded["problems"]:
-        click.echo(f"✘ {text['text']}")
+        click.echo(f"✘ {one_line(text['text'])}")
     if done.good:
         _tell_good(found, done)
     elif report.problems and not report.lost:

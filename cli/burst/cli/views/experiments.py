@@ -135,7 +135,7 @@ def _head(picture: Picture) -> Table:
         ("runs", _entrypoint(experiment)),
     ]
     if experiment.reason.text:
-        rows.insert(0, ("why", experiment.reason.text))
+        rows.insert(0, ("why", text.one_line(experiment.reason.text)))
     if experiment.labels:
         rows.append(("labels", ", ".join(experiment.labels)))
     length = searcher_of(experiment).get("max_length")

@@ -6,6 +6,7 @@ from rich.text import Text
 
 from burst.cli.following import Happening
 from burst.cli.views import text
+from burst.core.checkpoints.assurance.causes import brief
 
 _ALARMS = ("checkpoint.late", "checkpoint.failed", "checkpoint.unprovable", "checkpoint.damaged")
 
@@ -25,10 +26,16 @@ def happening(one: Happening, experiment: str, metric: str) -> Text:
     if one.name.startswith(("trial.", "experiment.")) and text.is_state(state):
         line.append_text(text.state(state))
     elif one.name in _ALARMS:
-        return line.append(f"✘ {text.one_line(one.text)}", style="red")
+        return line.append(f"✘ {_alarm(one)}", style="red")
     else:
         return line.append(f"· {text.one_line(one.text) or one.name}")
     return line.append(f"  {text.one_line(one.text)}") if one.text else line
+
+
+def _alarm(one: Happening) -> str:
+    if one.name == "checkpoint.failed":
+        return text.one_line(f"a checkpoint was not saved: {brief(one.text)}")
+    return text.one_line(one.text)
 
 
 def _subject(one: Happening, experiment: str) -> str:

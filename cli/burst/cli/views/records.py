@@ -80,7 +80,7 @@ def checkpoint_page(checkpoint: Checkpoint, now: float) -> RenderableType:
     if checkpoint.metrics:
         rows.append(("validation", text.metrics(checkpoint.metrics, most=20)))
     if checkpoint.damaged:
-        rows.insert(2, ("damage", checkpoint.damaged))
+        rows.insert(2, ("damage", text.one_line(checkpoint.damaged)))
     return facts(rows)
 
 
@@ -156,7 +156,7 @@ def node_page(node: Node, allocations: Sequence[Allocation], now: float) -> Rend
         ("slots", f"{slots_of(node)}  {devices(node)}"),
     ]
     if node.gone_reason is not None:
-        rows.append(("gone because", str(node.gone_reason)))
+        rows.append(("gone because", text.one_line(str(node.gone_reason))))
     for name in ("requested", "launched", "registered", "ready", "cordoned", "draining",
                  "terminating", "gone"):  # fmt: skip
         date = getattr(node, name)

@@ -10,7 +10,7 @@ from rich.console import Group, RenderableType
 from rich.table import Table
 from rich.text import Text
 
-from burst.cli.views.text import FAINT
+from burst.cli.views.text import FAINT, cell
 
 _GAP = 2
 
@@ -25,13 +25,16 @@ class Column:
     """Columns of a higher rank go first where the terminal is narrow; 0 always stays."""
     justify: Literal["left", "right"] = "left"
 
+    def __post_init__(self) -> None:
+        self.cells = [cell(each) for each in self.cells]
+
     @property
     def width(self) -> int:
-        return max([len(self.title), *(_length(cell) for cell in self.cells)])
+        return max([len(self.title), *(_length(each) for each in self.cells)])
 
     @property
     def empty(self) -> bool:
-        return all(str(cell) in ("", "–") for cell in self.cells)
+        return all(str(each) in ("", "–") for each in self.cells)
 
 
 def fit(columns: Sequence[Column], width: int) -> list[Column]:
@@ -68,8 +71,8 @@ def section(title: str, *parts: RenderableType) -> Group:
     return Group("", Text(title, style="bold"), *parts)
 
 
-def _length(cell: Text | str) -> int:
-    return cell.cell_len if isinstance(cell, Text) else Text(cell).cell_len
+def _length(content: Text | str) -> int:
+    return content.cell_len if isinstance(content, Text) else Text(content).cell_len
 
 
 def _total(columns: Sequence[Column]) -> int:

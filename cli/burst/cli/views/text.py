@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import re
 import time
 from collections.abc import Mapping
 from enum import StrEnum
@@ -33,6 +34,8 @@ _STATES: Mapping[str, tuple[str, str]] = {
 }
 
 FAINT = "bright_black"
+_BREAK = re.compile(r"\s*[\n\r\v\f\x1c-\x1e\x85\u2028\u2029]\s*")
+_CONTROL = re.compile(r"[\x00-\x1f\x7f-\x9f]")
 
 
 def state(value: StrEnum | str) -> Text:
@@ -141,8 +144,8 @@ def bar(fraction: float | None, width: int, style: str = "cyan") -> Text:
 
 
 def value(item: object) -> str:
-    """A hyperparameter: floats short, everything else as it is."""
-    return f"{item:.6g}" if isinstance(item, float) else str(item)
+    """A hyperparameter: floats short, everything else as it is, on one line."""
+    return f"{item:.6g}" if isinstance(item, float) else _flat(str(item))
 
 
 def flatten(tree: Mapping[str, object], prefix: str = "") -> dict[str, object]:
@@ -158,5 +161,18 @@ def flatten(tree: Mapping[str, object], prefix: str = "") -> dict[str, object]:
 
 
 def one_line(words: str) -> str:
-    """A text without its line breaks."""
-    return " ".join(words.split())
+    """A text from outside, such as an exception's, without line breaks and control characters."""
+    return _CONTROL.sub("", " ".join(words.split()))
+
+
+def cell(content: Text | str) -> Text | str:
+    """What may stand in a row of a table: on one line, its spaces as they are."""
+    if isinstance(content, str):
+        return _flat(content)
+    if not _BREAK.search(content.plain):
+        return content
+    return Text(" ").join(content.split("\n"))
+
+
+def _flat(words: str) -> str:
+    return _CONTROL.sub("", _BREAK.sub(" ", words))

@@ -60,7 +60,8 @@ def trial_page(
 
 
 def _head(picture: Picture, trial: Trial, unproved: bool) -> list[tuple[str, RenderableType]]:
-    name = Text(trial.id, style="bold").append(f"  {picture.experiment.name}", style="default")
+    called = text.one_line(picture.experiment.name)
+    name = Text(trial.id, style="bold").append(f"  {called}", style="default")
     rows: list[tuple[str, RenderableType]] = [
         ("trial", name),
         ("state", _state(trial, picture.now)),
@@ -74,6 +75,8 @@ def _head(picture: Picture, trial: Trial, unproved: bool) -> list[tuple[str, Ren
     rows.append(("tries", counted(trial.attempts, "attempt") + crashed))
     if trial.checkpoint or checkpoint_age(trial, picture.now) is not None:
         rows.append(("checkpoint", _checkpoint(trial, picture.now)))
+    if trial.checkpoint_problem and trial.live:
+        rows.append(("not saved", Text(trial.checkpoint_problem.strip(), style="yellow")))
     if trial.proved or trial.unprovable or unproved:
         rows.append(("restore", _proof(trial)))
     rows.append(("seed", str(trial.seed)))

@@ -97,7 +97,7 @@ def headline(picture: Picture) -> Text:
     end = experiment.state_since if picture.over else picture.now
     line = Text()
     line.append_text(text.state(experiment.state)).append("  ")
-    line.append(experiment.name, style="bold").append(f"  {experiment.id}  ")
+    line.append(text.one_line(experiment.name), style="bold").append(f"  {experiment.id}  ")
     pieces = [
         f"{searcher.get('name', '')} search, {over} of {counted(len(picture.trials), 'trial')}"
         " over"
@@ -134,7 +134,7 @@ def alarms(picture: Picture, most: int = 3) -> list[Text]:
     """What is wrong with the checkpoints of trials that run, one line a trial."""
     lines = []
     for trial in picture.trials:
-        words = alarm(trial, picture.now)
+        words = text.one_line(alarm(trial, picture.now))
         problem = brief(trial.checkpoint_problem) if trial.live else ""
         if words:
             lines.append(Text(f"✘ {short_id(trial)}: {words}", style="red bold"))

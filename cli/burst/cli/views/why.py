@@ -33,7 +33,7 @@ def why_page(
     for trial, answer in zip(trials, answers, strict=True):
         if experiment is not None and not _waits(trial) and not answer["alarm"]:
             continue
-        words = answer["alarm"] or _words(trial)
+        words = text.one_line(answer["alarm"] or _words(trial))
         said.setdefault(words, []).append(trial)
         first.setdefault(words, answer)
     for words, mine in said.items():
@@ -47,7 +47,7 @@ def _subject(experiment: Experiment) -> Text:
     line = Text(experiment.id, style="bold").append("  ")
     line.append_text(text.state(experiment.state))
     if experiment.reason.text:
-        line.append(f"  {experiment.reason.text}", style="default")
+        line.append(f"  {text.one_line(experiment.reason.text)}", style="default")
     if experiment.state is ExperimentState.PAUSED:
         line.append(f"  go on with: burst resume {experiment.id}", style="default")
     if experiment.state is ExperimentState.ACTIVE:
@@ -83,7 +83,8 @@ def _trial(trials: list[Trial], words: str, answer: WhyJson, now: float) -> Rend
     if trial.state is not TrialState.WAITING:
         return Group(*parts)
     for pool in answer["pools"]:
-        parts.append(Text(f"  {pool['pool']}: ", style="yellow").append(pool["reason"], "default"))
+        reason = text.one_line(pool["reason"])
+        parts.append(Text(f"  {pool['pool']}: ", style="yellow").append(reason, "default"))
     parts.append(Text(f"  {_next(trial, now)}", style=text.FAINT))
     return Group(*parts)
 
