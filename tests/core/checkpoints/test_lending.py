@@ -244,7 +244,7 @@ def test_a_tier_that_was_left_at_any_call_is_as_after_a_whole_pass_once_it_is_ti
     for at in range(calls):
         again, process = _room()
         process.step(at)
-        leaving = [] if at > 1 else [each.id for each in again.records()[2:3]]
+        leaving = [] if at > 2 else [each.id for each in again.records()[2:3]]
         again.evictor(again.trials()[1].id, leaving).run()
         assert again.fast.kept == world.fast.kept
 

@@ -8,8 +8,8 @@ from collections.abc import Callable, Collection
 from burst.core.blobs import open_blobs
 from burst.core.blobs.port import BlobInfo, Blobs
 from burst.core.checkpoints.format.manifest import manifest_key, owner_of
-from burst.core.checkpoints.removal.collect import remains
-from burst.core.checkpoints.removal.delete import finish
+from burst.core.checkpoints.removal.collect import Library, Reach, remains
+from burst.core.checkpoints.removal.delete import finish_in
 from burst.core.checkpoints.removal.evict import abandon
 from burst.core.checkpoints.tiers.own_disk import local_folders
 from burst.core.checkpoints.tiers.rules import is_leftover
@@ -77,7 +77,7 @@ def _clear_trial(store: Store, space: Blobs, id: str, found: list[BlobInfo], clo
         freed += abandon(space, store, id, _own_nodes(store, records), found, clock=clock)
     elif all(remains(record) for record in records if record.id in held):
         return 0
-    return freed + finish(store, id, [space], only=True)
+    return freed + finish_in(space, Library(Reach([space]), store), id)
 
 
 def _runs_here(store: Store, trial: Trial) -> bool:

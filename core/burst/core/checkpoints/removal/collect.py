@@ -179,7 +179,7 @@ def remove(space: Blobs, needless: Iterable[BlobInfo]) -> int:
     return freed
 
 
-def collect(reach: Reach, spaces: Sequence[Blobs], store: Store, own: Sequence[Checkpoint]) -> int:
+def collect(library: Library, spaces: Sequence[Blobs], own: Sequence[Checkpoint]) -> int:
     """Remove what the deleted checkpoints of a trial have left needless, in their own folders and
     in those of other trials' deleted checkpoints. Returns the bytes freed. Idempotent.
 
@@ -199,8 +199,7 @@ def collect(reach: Reach, spaces: Sequence[Blobs], store: Store, own: Sequence[C
     indexes = {manifest_key(trial, id): record for id, record in gone.items()}
     found = [(space, lying(space, trial, gone)) for space in spaces]
     begun = {blob.key: indexes[blob.key] for _, of in found for blob in of if blob.key in indexes}
-    library = Library(reach, store)
-    abroad = _abroad(library, spaces, store, own, list(begun.values()))
+    abroad = _abroad(library, spaces, own, list(begun.values()))
     if abroad is None:
         return 0
     needless = [
@@ -218,7 +217,6 @@ def collect(reach: Reach, spaces: Sequence[Blobs], store: Store, own: Sequence[C
 def _abroad(
     library: Library,
     spaces: Sequence[Blobs],
-    store: Store,
     own: Sequence[Checkpoint],
     begun: Sequence[Checkpoint],
 ) -> Mapping[str, list[BlobInfo]] | None:
@@ -237,6 +235,7 @@ def _abroad(
         named = library.files(record)
         unread |= set(record.borrowed_from) if named is None else set()
         keys |= {key for key in (named or set()) - kept if owner_of(key)[0] != trial}
+    store = library.store
     gone = _gone(store, {owner_of(key)[1] for key in keys})
     found: dict[str, list[BlobInfo]] = {}
     for space in spaces:

@@ -10,7 +10,7 @@ from collections.abc import Sequence
 
 from burst.core.blobs.port import Blobs
 from burst.core.checkpoints.format.manifest import owner_of, trial_folder
-from burst.core.checkpoints.removal.collect import Reach, collect, remove
+from burst.core.checkpoints.removal.collect import Library, Reach, collect, remove
 from burst.core.checkpoints.removal.uses import users
 from burst.core.clock import Clock, SystemClock
 from burst.core.errors import Refused
@@ -45,34 +45,48 @@ def delete(
             or a live experiment starts from it.
         Unreachable: if a tier did not answer. It counts as deleted; its files may be there still.
     """
-    deleted = update(
+    mark_deleted(store, record, because, clock)
+    return _finish(Reach([blobs, *tiers]), store, record.trial, tiers)
+
+
+def mark_deleted(
+    store: Store, record: Checkpoint, because: Reason | None, clock: Clock
+) -> Checkpoint:
+    """Let a checkpoint count as deleted; its files are removed by whoever removes or sweeps next.
+    Returns its record. Idempotent.
+
+    Raises:
+        Refused: as `delete`.
+    """
+    return update(
         store, Checkpoint, record.id, lambda found: _delete(store, found, because, clock)
     )
-    return _finish(Reach([blobs, *tiers]), store, deleted.trial, tiers)
 
 
-def finish(store: Store, trial: str, tiers: Sequence[Blobs], *, only: bool = False) -> int:
+def finish(store: Store, trial: str, tiers: Sequence[Blobs]) -> int:
     """Finish the removals of a trial's checkpoints, as far as it can be done from here; returns
     the bytes freed. For a node: what others could not remove from its own disk, or not at all
     while the trial's newest checkpoint lay there alone.
 
     Args:
         tiers: those that are open. Others that outlive their node are opened by themselves.
-        only: whether to remove from these alone.
 
     Raises:
         Unreachable: if a tier did not answer.
     """
-    if only:
-        return collect(Reach(tiers), tiers, store, store.children(Checkpoint, trial))
     return _finish(Reach(tiers), store, trial, tiers)
+
+
+def finish_in(space: Blobs, library: Library, trial: str) -> int:
+    """The same for one tier alone, whose removals others have left to this process."""
+    return collect(library, [space], library.store.children(Checkpoint, trial))
 
 
 def _finish(reach: Reach, store: Store, trial: str, tiers: Sequence[Blobs]) -> int:
     own = store.children(Checkpoint, trial)
     # those of deleted ones too: they may hold a file for the sake of one that they do not hold yet
     spaces = {space.url: space for space in (*tiers, *reach.of(own))}
-    return collect(reach, list(spaces.values()), store, own)
+    return collect(Library(reach, store), list(spaces.values()), own)
 
 
 def sweep(blobs: Blobs, store: Store, fence: Fence, *, tiers: Sequence[Blobs] = ()) -> int:
@@ -94,7 +108,7 @@ def sweep(blobs: Blobs, store: Store, fence: Fence, *, tiers: Sequence[Blobs] = 
     freed = 0
     for space, lying in there:
         freed += remove(space, [blob for blob in lying if owner_of(blob.key)[1] not in known])
-    return freed + collect(Reach(spaces), spaces, store, own)
+    return freed + collect(Library(Reach(spaces), store), spaces, own)
 
 
 def pin(store: Store, checkpoint: str, reason: str = "") -> Checkpoint:

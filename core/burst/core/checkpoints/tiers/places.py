@@ -84,7 +84,10 @@ class Tiers:
         self._lock = threading.Lock()
         self._copied: dict[str, Lengths] = {}
         """By URL: how far the newest checkpoint was that is known to be there."""
-        self._measures = [Measure(tier, node, clock, self._open) for tier in self._tiers]
+        finishes = not all(tier.shared for tier in self._tiers)
+        self._measures = [
+            Measure(tier, node, clock, self._open, finishes=finishes) for tier in self._tiers
+        ]
         self._library: Library | None = None
         """What `prune` has read of manifests."""
         self._found: dict[str, Checkpoint] = {}
