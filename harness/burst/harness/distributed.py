@@ -163,9 +163,8 @@ def join_gang(place: Place, device: str) -> DistributedContext:
 
 
 def leave_gang() -> None:
-    import torch.distributed as dist
-
-    if dist.is_available() and dist.is_initialized():
+    dist: Any = sys.modules.get("torch.distributed")  # whoever did not load it has no gang
+    if dist is not None and dist.is_available() and dist.is_initialized():
         # A sharded model, in a cycle of references, holds groups whose threads abort the process
         # where they outlive the interpreter.
         gc.collect()

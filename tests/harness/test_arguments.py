@@ -1,0 +1,116 @@
+"""The first contact of a script: what cannot be is refused in words, and nothing is made of it."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import burst.harness
+from burst.core.errors import BurstError, UsageError
+from burst.harness import pytorch_init
+
+FOLDERS = [
+    (3, "a path, and not an int"),
+    (b"runs", "a path, and not a bytes"),
+    (["runs"], "a path, and not a list"),
+    ("", "a variable that is not set"),
+    ("  ", "a variable that is not set"),
+    ("a\0b", "a variable that is not set"),
+    ("s3://bucket/runs", "a folder of this machine"),
+    ("file:///runs", "a folder of this machine"),
+    ("a file", "a file is not a folder"),
+    ("a file/beneath", "a file is not a folder"),
+    ("x" * 300, "File name too long"),
+    ("device/beneath", "device is not a folder"),
+]
+
+NAMES = [
+    (3, "an int"),
+    ("lr=0.1", "a str"),
+    ([("lr", 0.1)], "a list"),
+    ({1: 0.1}, "an int"),
+    ({None: 0.1}, "a NoneType"),
+]
+
+
+@pytest.fixture(autouse=True)
+def _elsewhere(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "a file").write_text("precious")
+    (tmp_path / "device").symlink_to("/dev/null")
+
+
+def _init(**arguments: Any) -> None:
+    burst.harness.init(**arguments).close()
+
+
+def _pytorch_init(**arguments: Any) -> None:
+    with pytorch_init(**arguments):
+        pass
+
+
+@pytest.mark.parametrize("call", [_init, _pytorch_init])
+@pytest.mark.parametrize(("folder", "why"), FOLDERS, ids=repr)
+def test_a_folder_that_cannot_be_one_is_refused_and_nothing_is_made(
+    call: Any, folder: Any, why: str, tmp_path: Path
+) -> None:
+    before = sorted(tmp_path.rglob("*"))
+    with pytest.raises(UsageError) as caught:
+        call(folder=folder)
+    assert "folder" in caught.value.what
+    assert why in caught.value.why
+    assert caught.value.mend
+    assert sorted(tmp_path.rglob("*")) == before
+    assert (tmp_path / "a file").read_text() == "precious"
+
+
+@pytest.mark.parametrize(
+    ("call", "argument"),
+    [(_init, "hparams"), (_pytorch_init, "hparams"), (_pytorch_init, "exp_conf")],
+)
+@pytest.mark.parametrize(("value", "kind"), NAMES, ids=repr)
+def test_hyperparameters_that_are_no_names_and_values_are_refused(
+    call: Any, argument: str, value: Any, kind: str
+) -> None:
+    with pytest.raises(UsageError) as caught:
+        call(**{argument: value})
+    assert f"`{argument}`" in caught.value.what
+    assert f"not {kind}" in caught.value.why
+    assert f"{argument}=" in caught.value.mend
+
+
+@pytest.mark.parametrize("value", ["7", 1.5, -1, True, None], ids=repr)
+@pytest.mark.parametrize("argument", ["seed", "aggregation_frequency"])
+def test_a_number_that_is_none_is_refused(argument: str, value: Any) -> None:
+    with pytest.raises(UsageError, match=f"`{argument}` is") as caught:
+        _pytorch_init(**{argument: value})
+    assert "a whole number" in caught.value.why
+    assert caught.value.mend
+
+
+def test_a_store_that_is_none_is_told_as_an_error_of_burst(tmp_path: Path) -> None:
+    (tmp_path / "runs").mkdir()
+    (tmp_path / "runs/burst.db").write_text("this is no database, and was here before")
+    with pytest.raises(BurstError, match="not a whole burst store"):
+        _init(folder="runs")
+
+
+def test_a_path_and_what_is_like_one_are_folders(tmp_path: Path) -> None:
+    for folder in ("runs/one", tmp_path / "two", "."):
+        _init(folder=folder, hparams={"lr": 0.1})
+        assert (tmp_path / folder / "burst.db").is_file()
+
+
+def test_a_script_that_keeps_only_metrics_never_loads_torch() -> None:
+    script = (
+        "import sys, burst.harness\n"
+        "with burst.harness.init(folder='runs') as context:\n"
+        "    context.train.report_training_metrics(1, {'loss': 1.0})\n"
+        "assert 'torch' not in sys.modules\n"
+    )
+    done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr
