@@ -132,13 +132,6 @@ def test_a_kill_from_outside_hints_at_memory_and_says_so_where_the_kernel_did(st
     assert "usual cause" not in surely.message
 
 
-def test_a_ranks_own_word_of_being_killed_is_made_plain_by_the_kernels_count() -> None:
-    failure = Failure(kind="SIGKILL", message="…", rank=2, exit_code=-9)
-    exit = classify(Ended(137, failure=failure, out_of_memory=True, log="step 5", log_rank=2))
-    assert exit.failure is not None
-    assert "ran out of memory" in exit.failure.message
-
-
 def test_a_bare_status_shows_the_last_lines() -> None:
     log = "\n".join(f"line {number}" for number in range(100))
     exit = classify(Ended(3, log=log))

@@ -16,7 +16,7 @@ from burst.core.launch import (
     Outcome,
     Stop,
     StopFlag,
-    first_failure,
+    failures_left,
     read_launch,
     write_failure,
 )
@@ -56,13 +56,14 @@ def test_an_outcome_is_read_back_and_is_none_before(tmp_path: Path) -> None:
     assert Outcome.read(tmp_path) == outcome
 
 
-def test_the_earliest_failure_of_the_gang_is_the_one_to_show(tmp_path: Path) -> None:
-    assert first_failure(tmp_path) is None
-    for rank, at in ((0, 30.0), (1, 10.0), (2, 20.0)):
-        write_failure(tmp_path, rank, Failure(kind="ValueError", rank=rank), at)
-    found = first_failure(tmp_path)
-    assert found is not None
-    assert found.rank == 1
+def test_what_ranks_left_is_read_back_with_its_date_by_rank(tmp_path: Path) -> None:
+    assert failures_left(tmp_path) == {}
+    left = {
+        rank: (at, Failure(kind="ValueError", rank=rank)) for rank, at in ((2, 30.0), (11, 1.5))
+    }
+    for rank, (at, failure) in left.items():
+        write_failure(tmp_path, rank, failure, at)
+    assert failures_left(tmp_path) == left
 
 
 @given(st.sampled_from(Stop), st.floats(0, 4e9))

@@ -12,11 +12,12 @@ from pathlib import Path
 from typing import Any
 
 from burst.core.config.experiment import ExperimentConfig
-from burst.core.launch import LaunchSpec, Outcome, StopFlag, first_failure
+from burst.core.launch import LaunchSpec, Outcome, StopFlag, failures_left
 from burst.core.metrics import merge
 from burst.core.model import Allocation, Code, Experiment, Failure, Trial
 from burst.core.store import open_store, update
 from burst.core.store.port import Put
+from burst.runner.agent.causes import first_cause
 
 EXPERIMENT = "exp-1m3k9zq4w7c"
 TRIAL = f"{EXPERIMENT}.t0000"
@@ -26,6 +27,7 @@ import torch
 from torch import nn
 from torch.utils.data import TensorDataset
 from burst.harness import DataLoader, InvalidHP, PyTorchTrial
+from burst.runner.agent.causes import first_cause
 
 class Tiny(PyTorchTrial):
     def __init__(self, context):
@@ -151,7 +153,7 @@ class Site:
             status=status,
             seconds=time.monotonic() - begun,
             outcome=Outcome.read(spec.path),
-            failure=first_failure(spec.path),
+            failure=first_cause(failures_left(spec.path).values()),
             logs=logs,
             trial=self.store.get(Trial, TRIAL),
             rows={g: [(r.batches, dict(r.metrics)) for r in rows] for g, rows in merged.items()},

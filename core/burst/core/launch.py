@@ -158,18 +158,20 @@ def is_connected(folder: Path) -> bool:
 
 
 def write_failure(folder: Path, rank: int, failure: Failure, at: float) -> None:
-    """Leave a rank's error for the agent; the earliest of the gang is the one to show."""
+    """Leave a rank's error for the agent, which shows the one that the others came of."""
     payload = {"at": at, "failure": json.loads(failure.model_dump_json())}
     (folder / "failures").mkdir(exist_ok=True)
     _write_json(folder / "failures" / f"rank{rank}.json", json.dumps(payload))
 
 
-def first_failure(folder: Path) -> Failure | None:
-    """The failure that a rank of this gang left first, if any did."""
-    found = [json.loads(p.read_bytes()) for p in sorted((folder / "failures").glob("rank*.json"))]
-    if not found:
-        return None
-    return Failure.model_validate(min(found, key=lambda item: item["at"])["failure"])
+def failures_left(folder: Path) -> dict[int, tuple[float, Failure]]:
+    """What ranks of this gang left of their errors, each with its date, by rank."""
+    found = {}
+    for path in (folder / "failures").glob("rank*.json"):
+        payload = json.loads(path.read_bytes())
+        rank = int(path.stem.removeprefix("rank"))
+        found[rank] = (float(payload["at"]), Failure.model_validate(payload["failure"]))
+    return found
 
 
 class Stop(IntEnum):

@@ -1,12 +1,20 @@
 """Runs the ranks of this node with torch's elastic launcher, and ends with the status of the rank
-that failed first."""
+that failed first. For a rank that could not say how it ended, it does."""
 
 from __future__ import annotations
 
 import os
+import signal
 import sys
+import time
+from collections.abc import Iterable
+from typing import TYPE_CHECKING
 
-from burst.core.launch import LaunchSpec, read_launch
+from burst.core.launch import LaunchSpec, Outcome, read_launch, write_failure
+from burst.core.model import Failure
+
+if TYPE_CHECKING:
+    from torch.distributed.elastic.multiprocessing.errors import ProcessFailure
 
 
 def run(spec: LaunchSpec) -> int:
@@ -33,10 +41,33 @@ def run(spec: LaunchSpec) -> int:
         elastic_launch(config, sys.executable)("-m", "burst.harness.rank")
     except ChildFailedError as error:
         _, first = error.get_first_failure()
+        note_ends(spec, error.failures.values())
         return first.exitcode if first.exitcode > 0 else 128 - first.exitcode
     except SignalException:
         return 0
     return 0
+
+
+def note_ends(spec: LaunchSpec, failures: Iterable[ProcessFailure]) -> None:
+    """Leave for the agent what is known of ranks that failed without a word.
+
+    Only of those that failed first: the launcher then ends the others, and lists them as well.
+    After rank 0's last word nothing is lost by how a process came to its end.
+    """
+    found = list(failures)
+    first = min(each.timestamp for each in found)  # in seconds, and ending the others takes longer
+    if Outcome.read(spec.path) is not None:
+        return
+    for each in found:
+        rank = spec.node_rank * spec.ranks_per_node + each.local_rank
+        told = (spec.path / "failures" / f"rank{rank}.json").exists()
+        if each.timestamp == first and each.exitcode != -signal.SIGTERM and not told:
+            ended = Failure(kind=_name(each.exitcode), rank=rank, exit_code=each.exitcode)
+            write_failure(spec.path, rank, ended, time.time())
+
+
+def _name(exit_code: int) -> str:
+    return signal.Signals(-exit_code).name if exit_code < 0 else f"exit {exit_code}"
 
 
 def _rendezvous(spec: LaunchSpec) -> dict[str, object]:

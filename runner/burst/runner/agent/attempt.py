@@ -8,9 +8,10 @@ import shutil
 import threading
 
 from burst.core.errors import BurstError, Conflict, Unreachable
-from burst.core.launch import Outcome, first_failure, is_connected, names_class
+from burst.core.launch import Outcome, failures_left, is_connected, names_class
 from burst.core.model import Allocation, Drain, DrainCause, Exit, ExitKind, Failure
 from burst.core.states import AllocationState, Reason
+from burst.runner.agent.causes import first_cause, told
 from burst.runner.agent.classify import Ended, classify
 from burst.runner.agent.control import Control, Leaving, Start
 from burst.runner.agent.environment import CannotPrepare
@@ -24,7 +25,7 @@ from burst.runner.agent.reporting import Reporting
 from burst.runner.agent.schedule import Schedule
 from burst.runner.agent.site import Site
 from burst.runner.agent.sweep import sweep
-from burst.runner.agent.tails import LAUNCHER_LOG, failing_log
+from burst.runner.agent.tails import LAUNCHER_LOG, failing_log, rank_logs, tail_of
 from burst.runner.proof import losing_pools, needs_proof
 
 log = logging.getLogger(__name__)
@@ -203,7 +204,7 @@ class Attempt:
         return Ended(
             status=status,
             outcome=Outcome.read(self._folder),
-            failure=first_failure(self._folder) if its_own else None,
+            failure=self._cause(out_of_memory) if its_own else None,
             drain=control.drain,
             forced=control.forced,
             connected=is_connected(self._folder),
@@ -211,6 +212,14 @@ class Attempt:
             log=text,
             log_rank=rank,
             out_of_memory=out_of_memory,
+        )
+
+    def _cause(self, out_of_memory: bool) -> Failure | None:
+        texts = {rank: tail_of(path) for rank, path in rank_logs(self._folder / "logs").items()}
+        alone = len(texts) == 1
+        return first_cause(
+            (at, told(each, texts.get(rank, ""), alone=alone, out_of_memory=out_of_memory))
+            for rank, (at, each) in failures_left(self._folder).items()
         )
 
     def _infrastructure(self, error: Exception) -> Exit:

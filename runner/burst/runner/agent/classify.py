@@ -31,7 +31,7 @@ class Ended:
     outcome: Outcome | None = None
     """What rank 0 said, if it came so far."""
     failure: Failure | None = None
-    """The first error that a rank left before the agent forced anything."""
+    """Of the errors that ranks left before the agent forced anything, the cause of the others."""
     drain: Drain | None = None
     """What it had been asked to do."""
     forced: bool = False
@@ -86,24 +86,22 @@ def _kind_of(ended: Ended, failure: Failure) -> ExitKind:
 
 def _failure(ended: Ended) -> Failure:
     """The user's own error: what a rank left, else what the log shows, else the bare status."""
-    if ended.failure is not None and not (ended.out_of_memory and _killed(ended.failure)):
+    if ended.failure is not None:
         return ended.failure
-    status = ended.failure.exit_code if ended.failure is not None else ended.status
+    return ending(ended.status, ended.log, ended.log_rank, ended.out_of_memory)
+
+
+def ending(status: int | None, log: str, rank: int | None, out_of_memory: bool = False) -> Failure:
+    """The failure of a process that left none, from its status and the end of its log."""
     number = signal_of(status)
     # a signal ends a program between two lines: a traceback above it was one that it survived
-    found = traceback_in(ended.log) if number is None else None
+    found = traceback_in(log) if number is None else None
     if found is not None:
         kind, message, text = found
     else:
-        kind, message = _status_name(status), status_text(status, ended.out_of_memory)
-        text = last_lines(ended.log)
-    return Failure(
-        kind=kind, message=message, traceback=text, rank=ended.log_rank, exit_code=status
-    )
-
-
-def _killed(failure: Failure) -> bool:
-    return signal_of(failure.exit_code) is signal.SIGKILL
+        kind, message = _status_name(status), status_text(status, out_of_memory)
+        text = last_lines(log)
+    return Failure(kind=kind, message=message, traceback=text, rank=rank, exit_code=status)
 
 
 def signal_of(status: int | None) -> signal.Signals | None:
