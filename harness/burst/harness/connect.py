@@ -6,8 +6,10 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import asdict, dataclass
 from pathlib import Path
+from typing import Any
 
 from burst.core.clock import Clock, SystemClock
+from burst.core.errors import UsageError
 from burst.core.ids import new_id, trial_id
 from burst.core.launch import LaunchSpec, StopFlag, Tier, mark_connected
 from burst.core.model import Allocation, Code, Experiment, Trial
@@ -40,6 +42,8 @@ class Link:
     node: str = ""
     tiers: tuple[Tier, ...] = ()
     """The places for checkpoints, fastest first; empty is `checkpoints_url` alone."""
+    keep: int | None = None
+    """How many of the newest checkpoints this process keeps; None leaves that to others."""
 
 
 def launch_link(spec: LaunchSpec) -> Link:
@@ -60,16 +64,30 @@ def launch_link(spec: LaunchSpec) -> Link:
 
 def folder_link(folder: Path, gang: DistributedContext, clock: Clock | None = None) -> Link:
     """State in a folder: one trial, which every process that opens it continues; the newest opener
-    fences the others. Collective; rank 0's folder counts."""
-    made = None
-    if gang.rank == 0:
-        made = asdict(_open_folder(folder.absolute(), clock or SystemClock()))
-    return Link(**gang.broadcast(made))
+    fences the others. Collective; rank 0's folder counts.
+
+    Raises:
+        UsageError: it cannot be made or written to, on every rank.
+    """
+    from burst.harness.checkpoints.agreement import on_all_ranks
+
+    def act() -> Any:
+        return asdict(_open_folder(folder.absolute(), clock or SystemClock()))
+
+    made = on_all_ranks(gang, act if gang.rank == 0 else lambda: None)
+    return Link(**made[0])
 
 
 def _open_folder(folder: Path, clock: Clock) -> Link:
-    folder.mkdir(parents=True, exist_ok=True)
-    (folder / STATE_MARK).touch()
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+        (folder / STATE_MARK).touch()
+    except OSError as error:
+        raise UsageError(
+            f"{folder!s:.200} cannot be the folder of a script's state",
+            why=_cause(folder, error),
+            mend="give `folder` a path that can be made and written to",
+        ) from None
     store = open_store(f"sqlite://{folder / 'burst.db'}")
     experiments = store.children(Experiment, "", limit=1)
     trial = _new_trial(store, folder, clock) if not experiments else experiments[0].id
@@ -83,6 +101,14 @@ def _open_folder(folder: Path, clock: Clock) -> Link:
         attempt=opened.attempts,
         token=opened.token,
     )
+
+
+def _cause(folder: Path, error: OSError) -> str:
+    if isinstance(error, FileExistsError | NotADirectoryError):
+        above = (folder, *folder.parents)
+        files = (path for path in above if path.exists() and not path.is_dir())
+        return f"{next(files, folder)} is not a folder"
+    return error.strerror or str(error)
 
 
 def _one_more_attempt(trial: Trial) -> Trial:
@@ -161,10 +187,11 @@ def open_engine(link: Link, session: Session) -> CheckpointEngine:
     """The trial's checkpoints. Collective in all that it does; imports torch."""
     from burst.core.checkpoints.tiers.places import Tiers
     from burst.harness.checkpoints.engine import BlobCheckpointEngine, Identity
+    from burst.harness.keeping import keeping
 
     if session.store is None:
         raise ValueError("a session without a store has no checkpoints")
-    return BlobCheckpointEngine(
+    engine = BlobCheckpointEngine(
         session.store,
         Tiers(link.tiers or [Tier(url=link.checkpoints_url)], link.node, session.clock),
         Identity(link.experiment, link.trial, link.attempt, link.token),
@@ -173,6 +200,9 @@ def open_engine(link: Link, session: Session) -> CheckpointEngine:
         warm_start=link.warm_start,
         weights_only=link.weights_only,
     )
+    if link.keep is None:
+        return engine
+    return keeping(engine, session, link.checkpoints_url, link.keep)
 
 
 def asked_by(spec: LaunchSpec, terminated: Callable[[], bool]) -> Callable[[], bool]:

@@ -22,6 +22,7 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Callable, Mapping
+from dataclasses import replace
 from pathlib import Path
 from types import TracebackType
 from typing import Any
@@ -33,6 +34,7 @@ from burst.core.length import Length, Unit
 from burst.core.model import ExitKind, Lengths
 from burst.harness import determinism
 from burst.harness.agreement import Wish
+from burst.harness.arguments import folder_of, named_values, whole_number
 from burst.harness.connect import (
     Link,
     asked_by,
@@ -45,6 +47,7 @@ from burst.harness.connect import (
 from burst.harness.core_checkpoint import CheckpointApi, counted_batches
 from burst.harness.distributed import DistributedContext, Place
 from burst.harness.interpolate import lookup
+from burst.harness.keeping import KEEP
 from burst.harness.leaving import leave_badly, leave_well
 from burst.harness.process import Terminated
 from burst.harness.rank import others_failed
@@ -226,7 +229,10 @@ class CoreContext:
 
 
 def init(
-    *, hparams: Mapping[str, Any] | None = None, folder: str | Path | None = None
+    *,
+    hparams: Mapping[str, Any] | None = None,
+    folder: str | Path | None = None,
+    keep: int | None = KEEP,
 ) -> CoreContext:
     """Connect this script to its experiment, or let it run by itself. Collective: with several
     ranks (`torchrun`), every one calls it, before any process group is made.
@@ -235,14 +241,22 @@ def init(
         hparams: the hyperparameters outside an experiment.
         folder: where metrics and checkpoints are kept outside an experiment; a script that is
             started again with the same folder continues. None keeps nothing.
+        keep: how many of the newest checkpoints stay in `folder`. So do, of each metric that they
+            were saved with, the ones with the lowest and the highest value, and those that are
+            pinned or registered. None keeps all. In an experiment, `checkpoints.keep` says it.
+
+    Raises:
+        UsageError: these are not such, or the folder cannot be used.
     """
+    given, own_folder = named_values("hparams", hparams), folder_of(folder)
+    kept = None if keep is None else whole_number("keep", keep, least=1)
     spec = read_launch()
     if spec is None:
         gang = meet("cpu")
-        link = None if folder is None else folder_link(Path(folder), gang)
+        link = None if own_folder is None else replace(folder_link(own_folder, gang), keep=kept)
         session = open_session(link, gang)
         session.loud = True
-        return CoreContext(session, link, None, hparams or {}, None)
+        return CoreContext(session, link, None, given, None)
     config = ExperimentConfig.model_validate(spec.config)
     if config.reproducibility.mode != "off":
         determinism.seed_loaded(spec.seed)

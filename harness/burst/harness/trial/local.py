@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -12,8 +13,10 @@ from burst.core.config.experiment import ExperimentConfig, Optimizations
 from burst.core.launch import LaunchSpec, Outcome, read_launch
 from burst.core.model import ExitKind
 from burst.harness import determinism
+from burst.harness.arguments import folder_of, named_values, whole_number
 from burst.harness.connect import folder_link, meet, open_engine, open_session
 from burst.harness.distributed import gang_of_one
+from burst.harness.keeping import KEEP
 from burst.harness.leaving import leave_badly, leave_well
 from burst.harness.process import Terminated
 from burst.harness.rank import others_failed
@@ -30,6 +33,7 @@ def pytorch_init(
     aggregation_frequency: int = 1,
     seed: int = 0,
     folder: str | Path | None = None,
+    keep: int | None = KEEP,
 ) -> Iterator[PyTorchTrialContext]:
     """The context for a PyTorchTrial in a script: `Trainer(Trial(context), context).fit(...)`.
 
@@ -43,7 +47,17 @@ def pytorch_init(
         seed: of data order, weights and everything random.
         folder: where metrics and checkpoints are kept; a script started again continues. None
             keeps nothing.
+        keep: how many of the newest checkpoints stay there, beside the best of each metric, by
+            lowest and by highest value, and pinned ones. None keeps all.
+
+    Raises:
+        UsageError: these are not such, or the folder cannot be used.
     """
+    given, own_config = named_values("hparams", hparams), named_values("exp_conf", exp_conf)
+    own_folder = folder_of(folder)
+    whole_number("aggregation_frequency", aggregation_frequency, least=1)
+    whole_number("seed", seed, least=0)
+    kept = None if keep is None else whole_number("keep", keep, least=1)
     spec = read_launch()
     session: Session | None = None
     try:
@@ -54,10 +68,10 @@ def pytorch_init(
             setting = setting_of(spec, config)
         else:
             determinism.prepare("seeded", None)
-            session = _alone(folder)
+            session = _alone(own_folder, kept)
             setting = Setting(
-                hparams=hparams or {},
-                config=exp_conf or {},
+                hparams=given,
+                config=own_config,
                 experiment=session.experiment,
                 trial=session.trial,
                 seed=seed,
@@ -81,9 +95,9 @@ def _launched(spec: LaunchSpec, config: ExperimentConfig) -> Session:
     return connect(spec, config, lambda: terminated.asked)
 
 
-def _alone(folder: str | Path | None) -> Session:
+def _alone(folder: Path | None, keep: int | None) -> Session:
     gang = meet(_own_device())
-    link = None if folder is None else folder_link(Path(folder), gang)
+    link = None if folder is None else replace(folder_link(folder, gang), keep=keep)
     session = open_session(link, gang)
     session.loud = True
     if link is not None:
