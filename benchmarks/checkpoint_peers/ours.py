@@ -76,10 +76,11 @@ class Ours:
         engine: Any = self.engine
         engine._lazy = False
         begun = time.perf_counter()
+        models = self._state.look()
         self.engine.save(
             SaveRequest(
-                shared=self._state.shared(),
-                own=self._state.own(),
+                shared=self._state.shared(models),
+                own=self._state.own(models),
                 done=Lengths(batches=self._context.batch),
                 envelope=self._surroundings,
                 optimizers=optimizers,
@@ -115,7 +116,7 @@ class Ours:
 
     def live(self) -> dict[str, Any]:
         """The tensors of models and optimizers in the shape in which they are saved."""
-        shared = self._state.shared()
+        shared = self._state.shared(self._state.look())
         return {name: shared[name] for name in ("models", "optimizers")}
 
     def clear(self, keep: int = 0) -> None:

@@ -96,7 +96,7 @@ def test_a_rehearsal_with_the_code_builds_a_sharded_trial(code: Path) -> None:
         trial = trial_class(context)
         Trainer(trial, context).fit(max_length=Batch(2))
         state = TrialState(context, {}, TrainingMetrics(), None)  # type: ignore[arg-type]
-        save(folder, state.shared(), 1)
+        save(folder, state.shared(state.look()), 1)
     config = {
         "name": "x", "entrypoint": "sharded_alone:Sharded", "hyperparameters": {},
         "searcher": {"name": "single"}, "reproducibility": {"experiment_seed": 1},

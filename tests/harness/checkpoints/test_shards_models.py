@@ -103,7 +103,7 @@ def test_shards_of_parameters_and_moments_are_their_optimizers() -> None:
     with world(0, 2):
         context, state = trained(2)
         step(context)
-        encoded = tree.encode(state.shared(), "shared")
+        encoded = tree.encode(state.shared(state.look()), "shared")
         (wrapped,) = context.optimizers
         owned = {encoded.tensors[i].name for i in shards.owned_by([wrapped.optimizer], encoded)}
     every = {item.name for item in encoded.tensors}
@@ -120,7 +120,7 @@ def test_a_state_saved_whole_goes_on_in_shards_in_the_live_memory() -> None:
     context, state = trained(0)
     step(context)
     folder = Folder()
-    save(folder, {**state.shared(), "gradients": [gradients_of(context)]}, 1)
+    save(folder, {**state.shared(state.look()), "gradients": [gradients_of(context)]}, 1)
     step(context)
     (whole,) = (model.state_dict() for model in context.models)
     for rank in range(2):
@@ -152,7 +152,7 @@ def plain(tensor: torch.Tensor) -> torch.Tensor:
 def test_a_state_saved_in_shards_is_the_whole_one_gradients_and_moments_too() -> None:
     context, state = trained(0)
     step(context)
-    whole = {**state.shared(), "gradients": [gradients_of(context)]}
+    whole = {**state.shared(state.look()), "gradients": [gradients_of(context)]}
     folder, parts = Folder(), Folder()
     save(folder, whole, 1)
     for rank in range(3):
@@ -160,7 +160,7 @@ def test_a_state_saved_in_shards_is_the_whole_one_gradients_and_moments_too() ->
             resumed, sharded = trained(3)
             sharded.load_shared(folder.load(sharded.into()))
             assert all(shards.is_sharded(g) for g in gradients_of(resumed).values())
-            encoded = tree.encode(sharded.shared(), "shared")
+            encoded = tree.encode(sharded.shared(sharded.look()), "shared")
             parts.write(encoded, shards.divide(encoded, Seat(rank, 3)), rank)
     back = parts.load()
     assert same(dict(back["models"][0]), dict(whole["models"][0]))

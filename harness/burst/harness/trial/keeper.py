@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -16,6 +16,7 @@ from burst.harness.errors import TrialError
 from burst.harness.session import Session
 from burst.harness.trial.callbacks import overrides
 from burst.harness.trial.complaints import Complaints
+from burst.harness.trial.model_state import ModelState
 from burst.harness.trial.regrouping import take_over
 from burst.harness.trial.state import TrialState
 from burst.harness.trial.warm import load_weights
@@ -83,10 +84,12 @@ class Keeper:
             return None
         self._tell_durable(engine)
         begun = session.clock.monotonic()
-        shared = self._shared(done.seconds)
+        models = self._state.look()
+        shared = self._shared(models, done.seconds)
         for callback in self._state.callbacks.values():
             callback.on_checkpoint_save_start(shared)
-        request = replace(self._request(shared, done), dispensable=dispensable)
+        request = self._request(shared, self._state.own(models), done)
+        request = replace(request, dispensable=dispensable)
         if not engine.save(request):
             return session.clock.monotonic() - begun
         self._saved = batch
@@ -99,10 +102,13 @@ class Keeper:
     def prepare(self) -> None:
         """Let the engine get memory ready for states such as this one. Collective."""
         if self._session.engine is not None and self.fresh:
-            self._session.engine.prepare(self._request(self._shared(0.0), Lengths()))
+            models = self._state.look()
+            own = self._state.own(models)
+            request = self._request(self._shared(models, 0.0), own, Lengths())
+            self._session.engine.prepare(request)
 
-    def _shared(self, seconds: float) -> dict[str, Any]:
-        shared = self._state.shared()
+    def _shared(self, models: Sequence[ModelState], seconds: float) -> dict[str, Any]:
+        shared = self._state.shared(models)
         shared["loop"] = {
             "validated": self.validated,
             "metrics": dict(self.metrics),
@@ -111,11 +117,11 @@ class Keeper:
         }
         return shared
 
-    def _request(self, shared: dict[str, Any], done: Lengths) -> SaveRequest:
+    def _request(self, shared: dict[str, Any], own: dict[str, Any], done: Lengths) -> SaveRequest:
         context = self._state.context
         return SaveRequest(
             shared=shared,
-            own=self._state.own(),
+            own=own,
             done=done,
             metrics=self.metrics if self.validated == context.batch else {},
             envelope=self._surroundings,

@@ -59,7 +59,7 @@ def reload(experiment: Experiment, trial: Trial, code: Path, shared: Any) -> lis
         built = resolve(str(config.entrypoint), code)(context)
         state = TrialState(context, built.build_callbacks(), TrainingMetrics(), _Nothing())
         state.load_shared(shared)
-        return list(_differences(shared, state.shared()))
+        return list(_differences(shared, state.shared(state.look())))
 
 
 class _Nothing:

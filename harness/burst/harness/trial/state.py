@@ -8,7 +8,7 @@ middle of an accumulation: a drain never has to wait for the end of one.
 from __future__ import annotations
 
 from collections import OrderedDict
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -24,6 +24,13 @@ from burst.harness.trial.callbacks import PyTorchCallback
 from burst.harness.trial.context import PyTorchTrialContext
 from burst.harness.trial.exports import export_of
 from burst.harness.trial.metrics import TrainingMetrics
+from burst.harness.trial.model_state import (
+    ModelState,
+    look_at,
+    set_buffers,
+    set_gradients,
+    set_modes,
+)
 
 
 @dataclass
@@ -36,13 +43,18 @@ class TrialState:
     source: BatchSource
     _exported: dict[str, Any] | None = None
 
-    def shared(self) -> dict[str, Any]:
+    def look(self) -> list[ModelState]:
+        """At the models, once for both halves. Tensors are the live ones."""
+        beyond_first = self.context.distributed.rank > 0
+        return [look_at(model, every_buffer=beyond_first) for model in self.context.models]
+
+    def shared(self, models: Sequence[ModelState]) -> dict[str, Any]:
         """What every rank holds alike."""
         context = self.context
         return {
-            "models": [model.state_dict() for model in context.models],
-            "modes": [_modes(model) for model in context.models],
-            "gradients": [_gradients(model, sharded=True) for model in context.models],
+            "models": [model.saved for model in models],
+            "modes": [model.modes for model in models],
+            "gradients": [model.shared_gradients for model in models],
             "optimizers": [optimizer_state.capture(w.optimizer) for w in context.optimizers],
             "steps": [wrapped.steps for wrapped in context.optimizers],
             "lr_schedulers": [s.scheduler.state_dict() for s, _ in context.schedulers],
@@ -61,17 +73,15 @@ class TrialState:
             }
         return self._exported
 
-    def own(self) -> dict[str, Any]:
+    def own(self, models: Sequence[ModelState]) -> dict[str, Any]:
         """What this rank alone holds. The random states are taken last."""
-        context = self.context
-        rank = context.distributed.rank
         return {
-            "gradients": [_gradients(model, sharded=False) for model in context.models],
-            "buffers": [_buffers(model, everything=rank > 0) for model in context.models],
+            "gradients": [model.own_gradients for model in models],
+            "buffers": [model.buffers for model in models],
             "metrics": self.metrics.state(),
-            "reducers": [wrapped.reducer.state_dict() for wrapped in context.reducers],
+            "reducers": [wrapped.reducer.state_dict() for wrapped in self.context.reducers],
             "source": self.source.state(),
-            "stop_requested": context.stop_requested,
+            "stop_requested": self.context.stop_requested,
             "rng": rng.capture(),
         }
 
@@ -103,9 +113,9 @@ class TrialState:
         _same_number("gradient scalers", state["scalers"], len(context.scalers))
         self.load_models(state)
         for model, modes in zip(context.models, state["modes"], strict=True):
-            _set_modes(model, modes)
+            set_modes(model, modes)
         for model, summed in zip(context.models, state.get("gradients", ()), strict=False):
-            _set_gradients(model, summed, sharded=True)
+            set_gradients(model, summed, sharded=True)
         for wrapped, saved, steps in zip(
             context.optimizers, state["optimizers"], state["steps"], strict=True
         ):
@@ -138,9 +148,9 @@ class TrialState:
         for model, summed, buffers in zip(
             context.models, state["gradients"], state["buffers"], strict=True
         ):
-            _set_buffers(model, buffers)
+            set_buffers(model, buffers)
             if gradients:
-                _set_gradients(model, summed, sharded=False)
+                set_gradients(model, summed, sharded=False)
         self.metrics.load_state(state["metrics"])
         for wrapped, saved in zip(context.reducers, state["reducers"], strict=True):
             wrapped.reducer.load_state_dict(saved)
@@ -189,92 +199,3 @@ def _same_number(what: str, saved: list[Any], now: int) -> None:
             f"the checkpoint holds {len(saved)} {what} and the trial wrapped {now}",
             mend="the trial has to wrap the same as when the checkpoint was written",
         )
-
-
-def _modes(model: nn.Module) -> dict[str, list[str]]:
-    return {
-        "evaluating": [name for name, module in model.named_modules() if not module.training],
-        "frozen": [name for name, p in model.named_parameters() if not p.requires_grad],
-    }
-
-
-def _set_modes(model: nn.Module, modes: Mapping[str, list[str]]) -> None:
-    evaluating, frozen = set(modes["evaluating"]), set(modes["frozen"])
-    for name, module in model.named_modules():
-        module.training = name not in evaluating
-    for name, parameter in model.named_parameters():
-        if parameter.requires_grad == (name in frozen):
-            parameter.requires_grad_(name not in frozen)
-
-
-def _gradients(model: nn.Module, *, sharded: bool) -> dict[str, Any]:
-    """What is summed up so far. Gradients of a sharded model are averaged over the ranks at once,
-    and so belong to all of them; others are each rank's own until an optimizer steps."""
-    gradients = ((name, p.grad) for name, p in model.named_parameters())
-    return {
-        name: _parts_of(gradient) if gradient.is_sparse else gradient
-        for name, gradient in gradients
-        if gradient is not None and is_sharded(gradient) == sharded
-    }
-
-
-def _set_gradients(model: nn.Module, gradients: Mapping[str, Any], *, sharded: bool) -> None:
-    for name, parameter in model.named_parameters():
-        if is_sharded(parameter) != sharded:
-            continue
-        gradient = gradients.get(name)
-        if isinstance(gradient, Mapping):
-            gradient = _sparse_of(gradient)
-        elif gradient is not None and sharded and not is_sharded(gradient):
-            gradient = shard_like(gradient, parameter)
-        parameter.grad = None if gradient is None else gradient.to(parameter.device)
-
-
-def _parts_of(sparse: torch.Tensor) -> dict[str, Any]:
-    """A sparse gradient as dense tensors. Kept as it is, in the order and with the repetitions
-    that it was summed with, since an optimizer's sums depend on them."""
-    return {
-        "indices": sparse._indices(),
-        "values": sparse._values(),
-        "size": list(sparse.shape),
-        "coalesced": sparse.is_coalesced(),
-    }
-
-
-def _sparse_of(parts: Mapping[str, Any]) -> torch.Tensor:
-    return torch.sparse_coo_tensor(
-        parts["indices"],
-        parts["values"],
-        parts["size"],
-        is_coalesced=parts["coalesced"],
-        check_invariants=False,
-    )
-
-
-def _buffers(model: nn.Module, everything: bool) -> dict[str, torch.Tensor]:
-    """Buffers that the model's own state leaves out; on ranks beyond the first, all of them,
-    because theirs may differ from the saved rank 0's in the middle of an accumulation."""
-    kept = set(model.state_dict(keep_vars=True))
-    return {
-        name: buffer for name, buffer in model.named_buffers() if everything or name not in kept
-    }
-
-
-def _set_buffers(model: nn.Module, buffers: Mapping[str, torch.Tensor]) -> None:
-    for path, module in _owners(model, buffers):
-        name = path.rpartition(".")[2]
-        live = module._buffers.get(name)
-        saved = buffers[path]
-        if live is not None and live.shape == saved.shape and live.dtype == saved.dtype:
-            with torch.no_grad():
-                live.copy_(saved)
-        else:
-            module._buffers[name] = saved if live is None else saved.to(live.device)
-
-
-def _owners(model: nn.Module, names: Mapping[str, Any]) -> Iterator[tuple[str, nn.Module]]:
-    modules = dict(model.named_modules())
-    for path in names:
-        owner = modules.get(path.rpartition(".")[0])
-        if owner is not None:
-            yield path, owner
