@@ -38,12 +38,12 @@ class Samples:
         self._numbers: list[int] = []
         self._ranges = array.array("Q")
         """Address and length, in turns."""
-        add = self._ranges.append
+        add, count = self._ranges.append, self._numbers.append
         for number, tensor in tensors:
             if is_plain(tensor):
                 size = tensor.nbytes
-                sampled = min(size, SAMPLE_BYTES)
-                self._numbers.append(number)
+                sampled = size if size < SAMPLE_BYTES else SAMPLE_BYTES
+                count(number)
                 add(tensor.data_ptr() + (size - sampled) // 2)
                 add(sampled)
         self._file = os.memfd_create("burst-samples")

@@ -36,6 +36,8 @@ _HASHING = 2
 """Of these, how many hash at a time at the most."""
 _NICENESS = 10
 
+_WHOLE = {torch.Tensor, torch.nn.Parameter}
+
 Place = tuple[str, str, int]
 """Of a piece: the SHA-256 of its file, its name there, and its first element in its chunk."""
 
@@ -94,12 +96,15 @@ class Partition:
         return replace(self._kept, sources=tuple(sources))
 
 
-def _structure(half: tree.Encoded) -> list[tuple[Any, ...]]:
-    return [(item[0], item[2].dtype, item[2].shape) for item in half.tensors]
+def _structure(half: tree.Encoded) -> tuple[list[Any], ...]:
+    names = [item.name for item in half.tensors]
+    tensors = [item.tensor for item in half.tensors]
+    return names, [tensor.dtype for tensor in tensors], [tensor.shape for tensor in tensors]
 
 
 def _sharded(half: tree.Encoded) -> bool:
-    return any(shards.is_sharded(item.tensor) for item in half.tensors)
+    kinds = {type(item.tensor) for item in half.tensors}
+    return bool(kinds - _WHOLE) and any(shards.is_sharded(item.tensor) for item in half.tensors)
 
 
 def _parts(

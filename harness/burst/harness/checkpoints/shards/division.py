@@ -137,6 +137,7 @@ def owned_by(optimizers: Sequence[torch.optim.Optimizer], encoded: Encoded) -> f
                 _add_addresses(group, owned)
             for values in optimizer.state.values():
                 _add_addresses(values, owned)
+    owned.discard(0)  # as is said of what has no memory
     return frozenset(i for i, item in enumerate(encoded.tensors) if item.address in owned)
 
 
@@ -183,11 +184,12 @@ def _text(row: _Row, meshes: Mapping[Any, Any]) -> str:
 
 
 def _add_addresses(node: Any, found: set[int]) -> None:
-    """Note where the tensors beneath `node` lie on this rank."""
-    if isinstance(node, torch.Tensor):
-        local = local_of(node)
-        if local.numel():
-            found.add(local.data_ptr())
+    """Note where the tensors beneath `node` lie on this rank, and perhaps 0."""
+    kind = type(node)
+    if kind is torch.Tensor or kind is torch.nn.Parameter:
+        found.add(node.data_ptr())
+    elif isinstance(node, torch.Tensor):
+        found.add(local_of(node).data_ptr())
     elif isinstance(node, dict):
         for item in node.values():
             _add_addresses(item, found)
