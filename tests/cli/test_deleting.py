@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shutil
 from pathlib import Path
 
 import pytest
@@ -10,7 +11,7 @@ from burst.core.checkpoints.tiers.own_disk import local_folder, note_local_folde
 from burst.core.clock import ManualClock
 from burst.core.launch import Tier
 from burst.core.store.port import Put
-from burst.core.testing.examples import node
+from burst.core.testing.examples import experiment, node
 from burst.runner.agent.machine import host_name
 from tests.cli.conftest import Burst
 from tests.core.checkpoints.tiers.tier_lab import TierLab, keys_of, stored
@@ -84,3 +85,23 @@ def test_no_folder_is_made_where_none_is(burst: Burst, lab: TierLab, given: list
     burst("checkpoint", "delete", "-y", first.id)
     assert not Path(given[0].url.removeprefix("file://")).exists()
     assert not local_folder(burst.session.home).exists()
+
+
+def test_an_emptied_place_is_given_up_after_a_question(
+    burst: Burst, lab: TierLab, given: list[Tier]
+) -> None:
+    share = Path(given[1].url.removeprefix("file://"))
+    lab.store.commit(Put(experiment(id=lab.experiment)))
+    first = lab.save(lab.tiers(given[1:]), 10)
+    second = lab.save(lab.tiers(given), 20)
+    assert "is not empty" in burst("checkpoint", "lost", given[1].url, "-y", status=5).stderr
+    shutil.rmtree(share)
+    share.mkdir()
+    asked = burst("checkpoint", "lost", given[1].url, status=130)
+    assert "mount it instead" in asked.stderr
+    assert lab.record(first).damaged == ""
+    said = burst("checkpoint", "lost", f"{given[1].url}/", "-y").stderr
+    assert "2 checkpoints of 1 trial given up: 1 lay nowhere else." in said
+    assert lab.record(first).damaged != ""
+    assert lab.record(second).damaged == ""
+    assert "No checkpoint" in burst("checkpoint", "lost", given[1].url, "-y").stderr

@@ -239,6 +239,23 @@ def delete(session: Session, checkpoint: str, yes: bool) -> None:
     delete_and_tell(session, found)
 
 
+@checkpoint.command()
+@click.argument("url")
+@click.option("-y", "--yes", is_flag=True, help="Do not ask.")
+@pass_session
+def lost(session: Session, url: str, yes: bool) -> None:
+    """Say that a place of checkpoints was emptied for good.
+
+    URL is the place as `burst checkpoint show` writes it: file:///nfs/burst, s3://bucket/prefix.
+    An empty place may be a share that is not mounted, so trials whose checkpoints should lie there
+    wait. With this they go on from what other places hold; checkpoints that lay nowhere else are
+    marked damaged. Refused while anything lies there.
+    """
+    from burst.cli.losing import give_up
+
+    give_up(session, url, ask=not yes)
+
+
 def _size(text: str) -> int:
     from burst.core.units import parse_size
 

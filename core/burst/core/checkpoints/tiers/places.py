@@ -16,6 +16,7 @@ fastest that has them; `prune` holds every tier to its measure.
 
 from __future__ import annotations
 
+import shlex
 import sys
 import threading
 from collections.abc import Callable, Sequence
@@ -46,11 +47,20 @@ def _warn(text: str) -> None:
     print(f"warning: {text}", file=sys.stderr)
 
 
-def _bare(place: Place, record: Checkpoint) -> Unreachable:
+def _is_bare(blobs: Blobs) -> bool:
+    return next(iter(blobs.list("")), None) is None
+
+
+def _is_bare_folder(blobs: Blobs) -> bool:
+    """Whether it may be the place where a disk is mounted at other times."""
+    return blobs.url.startswith("file://") and _is_bare(blobs)
+
+
+def _bare(url: str, what: str) -> Unreachable:
     return Unreachable(
-        f"{place.url} is empty, though checkpoint {record.id} was written there",
+        f"{url} is empty, though {what} was written there",
         why="nothing is mounted there on this node, or it was emptied",
-        mend="mount it, or correct checkpoints.storage",
+        mend=f"mount it; if it was emptied for good: `burst checkpoint lost {shlex.quote(url)}`",
     )
 
 
@@ -136,8 +146,12 @@ class Tiers:
 
         Raises:
             Damaged, Elsewhere: if no other tier has one of the files intact.
-            Unreachable, StoreError: if one did not answer, or did not take what was written.
+            Unreachable, StoreError: if one did not answer, or did not take what was written; or
+                is a folder that is empty, though an earlier checkpoint was written there: then its
+                disk is not mounted any more, and what is written would not outlive the node.
         """
+        if to.url in self._copied and _is_bare_folder(self._open(to.url)):
+            raise _bare(to.url, "an earlier checkpoint")
         others = [tier for tier in self._tiers if tier.url != to.url]
         places = [self._place(tier, kept=False) for tier in others]
         source = Source(places, manifest, self._warn)
@@ -182,7 +196,7 @@ class Tiers:
                 if not isinstance(error.__cause__, NotFound):
                     damaged.append(place)
                 elif self._is_bare(place, record):
-                    silent = silent or _bare(place, record)
+                    silent = silent or _bare(place.url, f"checkpoint {record.id}")
             else:
                 self._mend(damaged, record, manifest)
                 self._found[record.id] = record
@@ -218,7 +232,7 @@ class Tiers:
         claims = {copy.url for copy in record.copies if copy.durable} or {record.url}
         if place.local or place.url not in claims:
             return False
-        return next(iter(place.open().list("")), None) is None
+        return _is_bare(place.open())
 
     def _mend(self, damaged: Sequence[Place], record: Checkpoint, manifest: Manifest) -> None:
         for place in damaged:
