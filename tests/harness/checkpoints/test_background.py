@@ -17,6 +17,7 @@ from burst.core.model import Trial
 from burst.core.testing.faults import FaultyBlobs, How, Plan
 from burst.harness.checkpoints.engine import BlobCheckpointEngine
 from burst.harness.checkpoints.saving import packs, snapshot
+from burst.harness.checkpoints.saving.samples import Samples
 from burst.harness.checkpoints.saving.save import Gates
 from burst.harness.leaving import leave_badly
 from burst.harness.session import Session
@@ -124,7 +125,7 @@ def test_without_the_gate_the_state_would_be_torn(
     """The control of the test before this one: it is the gate that holds the state together."""
     monkeypatch.setattr(Gates, "_before_step", lambda *_: None)
     monkeypatch.setattr(snapshot, "_version", lambda tensor: 0)  # nor may it be noticed
-    monkeypatch.setattr(snapshot.Samples, "changed", lambda _: None)
+    monkeypatch.setattr(Samples, "changed", lambda _: None)
     engine = lab.engine(background=True)
     before = save(engine, model, 1)
     model.forward()
@@ -342,6 +343,29 @@ def test_a_state_of_another_shape_gets_other_memory(lab: Lab, model: Model) -> N
     before = save(engine, model, 2)
     assert engine.wait()
     assert same(restored(lab), before)
+
+
+def test_gradients_that_come_and_go_cost_no_new_memory(lab: Lab, model: Model) -> None:
+    """As between the batches that an optimizer's step sums up."""
+    engine = lab.engine(background=True)
+
+    def save_with(gradients: bool, batches: int) -> Any:
+        state = model.state()
+        if gradients:
+            state["gradients"] = [p.detach() * 2 for p in model.net.parameters()]
+        engine.save(request(state, None, batches, optimizers=[model.optimizer]))
+        kept = copy.deepcopy(state)
+        model.forward()
+        model.step()
+        assert engine._layout is not None
+        return kept, engine._layout[1].arena.memory
+
+    _, most = save_with(True, 1)
+    for batches in range(2, 8):
+        kept, memory = save_with(batches % 2 == 1, batches)
+        assert memory is most
+    assert engine.wait()
+    assert same(restored(lab), kept)
 
 
 _TORN: list[Callable[[Model], Any]] = [

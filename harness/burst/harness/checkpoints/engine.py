@@ -241,11 +241,12 @@ class BlobCheckpointEngine:
 
     def _lay_out(self, parts: Parts) -> Layout:
         if self._layout is None or self._layout[0] != parts.parts:
-            self._layout = None  # first of all, so that there is memory for one at a time only
             while self._flying:
                 self._flying.popleft().wait()
+            before = self._layout[1].arena if self._layout else None
+            self._layout = None  # so that there is memory for one at a time only
             pinned = any(source.is_cuda for source in parts.sources)
-            self._layout = parts.parts, lay_out(parts.parts, pinned=pinned)
+            self._layout = parts.parts, lay_out(parts.parts, pinned=pinned, before=before)
         return self._layout[1]
 
     def _carry_out(self, save: Save) -> None:

@@ -50,14 +50,21 @@ def _register(memory: torch.Tensor) -> bool:
 class Arena:
     """Regions of one memory, each free or taken. A taker waits until its region is free."""
 
-    def __init__(self, sizes: Sequence[int], *, pinned: bool = False) -> None:
-        """`sizes`: bytes of the file that each region is for."""
+    def __init__(
+        self, sizes: Sequence[int], *, pinned: bool = False, before: Arena | None = None
+    ) -> None:
+        """
+        Args:
+            sizes: bytes of the file that each region is for.
+            before: an arena that is given up, all of whose regions are free; its memory is used
+                again if it is large enough. States that have gradients in them every other time
+                would else cost new memory each time.
+        """
         self.starts: list[int] = []
         total = 0
         for size in sizes:
             self.starts.append(total)
             total += (size // PAGE + 1) * PAGE
-        self.memory = Memory(total, pinned=pinned)
         self._sizes = tuple(sizes)
         self._taken = [False] * len(sizes)
         self._turn = 0
@@ -65,7 +72,13 @@ class Arena:
         self._toucher = threading.Thread(
             target=self._touch, name="burst-checkpoint-touch", daemon=True
         )
-        self._toucher.start()
+        if before is not None and before._fits(total, pinned):
+            before._toucher.join()
+            self.memory = before.memory
+            self._toucher = before._toucher
+        else:
+            self.memory = Memory(total, pinned=pinned)
+            self._toucher.start()
 
     @property
     def size(self) -> int:
@@ -105,6 +118,9 @@ class Arena:
 
     def address(self, region: int) -> int:
         return self.memory.address + self.starts[region]
+
+    def _fits(self, size: int, pinned: bool) -> bool:
+        return self.memory.size >= size and (self.memory.pinned or not pinned)
 
     def _touch(self) -> None:
         for region in range(len(self._sizes)):

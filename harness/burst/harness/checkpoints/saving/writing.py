@@ -124,9 +124,10 @@ def _part(name: str, section: str, data: torch.Tensor, trained: bool) -> packs.P
     return packs.Part(name, section, name_of(dtype), dtype.itemsize, tuple(data.shape), trained)
 
 
-def lay_out(parts: Sequence[packs.Part], *, pinned: bool) -> Layout:
+def lay_out(parts: Sequence[packs.Part], *, pinned: bool, before: Arena | None = None) -> Layout:
+    """The files for `parts`, in the memory of an arena that nobody uses any more if it fits."""
     images = tuple(packs.lay_out_pack(pack, parts) for pack in packs.plan(parts))
-    return Layout(images, Arena([image.size for image in images], pinned=pinned))
+    return Layout(images, Arena([image.size for image in images], pinned=pinned, before=before))
 
 
 class Writers:
