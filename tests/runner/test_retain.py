@@ -136,13 +136,35 @@ def test_what_storage_did_not_let_go_is_tried_again(house: House) -> None:
     assert ctx.failed
     assert kept(house) == [2]
     assert house.ws.blobs.info(first.manifest) is not None
-    again = context(house)
-    again.swept.update(ctx.swept)
+    ctx.failed = False
+    retain(ctx)  # though no newer checkpoint has come
+    assert not ctx.failed
+    assert house.ws.blobs.info(first.manifest) is None
+    assert len(list(house.ws.blobs.list("checkpoints/"))) == 2
+
+
+def test_what_storage_keeps_refusing_is_tried_again_and_again(house: House) -> None:
+    first, _ = save(house, 1), save(house, 2)
+    ctx = context(house)
+    for _ in range(3):
+        away = context(house, Fault(0))
+        away.unfinished = ctx.unfinished
+        retain(away)
+        assert away.failed
+    assert house.ws.blobs.info(first.manifest) is not None
+    retain(ctx)
+    assert house.ws.blobs.info(first.manifest) is None
+    assert ctx.unfinished == set()
+
+
+def test_another_runner_finishes_what_one_could_not(house: House) -> None:
+    first, _ = save(house, 1), save(house, 2)
+    retain(context(house, Fault(0)))
     save(house, 3)
+    again = context(house)
     retain(again)
     assert not again.failed
     assert house.ws.blobs.info(first.manifest) is None
-    assert len(list(house.ws.blobs.list("checkpoints/"))) == 2
 
 
 def test_at_the_end_goes_what_could_not_be_told_to_be_needless_before(

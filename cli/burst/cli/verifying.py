@@ -74,7 +74,7 @@ def show(session: Session, found: Checkpoint, done: Rehearsed, as_json: bool) ->
     if done.good:
         _tell_good(found, done)
     elif report.problems and not report.lost:
-        session.note("Another place has it intact, so it can be restored.")
+        session.note("Another place has it intact, or may have it where this machine cannot look.")
     for id in done.marked:
         session.note(f"{id} is marked damaged: trials go on from the one before it.")
     if done.cleared:

@@ -84,6 +84,8 @@ class Context:
     observer: Observer
     swept: dict[str, str] = field(default_factory=dict)
     """By trial: the checkpoint after which retention was applied."""
+    unfinished: set[str] = field(default_factory=set)
+    """Trials with deleted checkpoints of which files are left, as a place did not answer."""
     seen: dict[str, Seen] = field(default_factory=dict)
     """By running trial: its newest checkpoint."""
     again: bool = False

@@ -23,7 +23,10 @@ log = logging.getLogger(__name__)
 
 
 def reconcile_retention(ctx: Context, view: View) -> float | None:
-    """Remove what the newest checkpoint of a live trial has made needless."""
+    """Remove what the newest checkpoint of a live trial has made needless, and what an earlier
+    pass could not."""
+    for id in sorted(ctx.unfinished):
+        _finish(ctx, id)
     experiments = {each.id: each for each in view.experiments}
     for trial in view.trials:
         experiment = experiments.get(trial.experiment)
@@ -45,7 +48,7 @@ def retain_all(ctx: Context, experiment: Experiment) -> None:
     for trial in trials:
         records = ctx.store.children(Checkpoint, trial.id)
         if any(record.deleted is not None and _lay_on_a_node(record) for record in records):
-            _finish(ctx, trial)
+            _finish(ctx, trial.id)
 
 
 def _apply(ctx: Context, experiment: Experiment, trials: Sequence[Trial]) -> bool:
@@ -91,15 +94,20 @@ def _remove(ctx: Context, checkpoint: Checkpoint) -> bool:
     except BurstError as error:
         log.warning("checkpoint %s is not removed whole yet: %s", checkpoint.id, error.what)
         ctx.failed = True
+        ctx.unfinished.add(checkpoint.trial)
         return False
     return True
 
 
-def _finish(ctx: Context, trial: Trial) -> None:
+def _finish(ctx: Context, trial: str) -> None:
     try:
-        finish(ctx.store, trial.id, [ctx.ws.blobs, *own_disks(ctx.ws.home, trial.id)])
+        finish(ctx.store, trial, [ctx.ws.blobs, *own_disks(ctx.ws.home, trial)])
     except BurstError as error:
-        log.warning("files of deleted checkpoints of %s stay: %s", trial.id, error.what)
+        log.warning("files of deleted checkpoints of %s stay for now: %s", trial, error.what)
+        ctx.failed = True
+        ctx.unfinished.add(trial)
+    else:
+        ctx.unfinished.discard(trial)
 
 
 def _lay_on_a_node(record: Checkpoint) -> bool:
