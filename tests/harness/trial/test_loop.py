@@ -121,7 +121,7 @@ def test_a_checkpoint_of_another_model_is_refused_in_words(tmp_path: Path) -> No
 
     lab = Lab(tmp_path)
     lab.attempt(leave_after=3)
-    with pytest.raises(TrialError, match="does not fit the model Sequential"):
+    with pytest.raises(TrialError, match=r"model 0 \(Sequential\) differs"):
         lab.attempt(Wider)
 
 

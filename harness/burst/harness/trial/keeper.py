@@ -16,9 +16,11 @@ from burst.harness.errors import TrialError
 from burst.harness.session import Session
 from burst.harness.trial.callbacks import overrides
 from burst.harness.trial.complaints import Complaints
+from burst.harness.trial.growth import Growth
 from burst.harness.trial.model_state import ModelState
 from burst.harness.trial.regrouping import take_over
 from burst.harness.trial.state import TrialState
+from burst.harness.trial.structure import HOOK
 from burst.harness.trial.warm import load_weights
 
 
@@ -51,6 +53,8 @@ class Keeper:
         self._restored: Restored | None = None
         self._notes: list[str] = []
         self._complaints = Complaints()
+        callbacks = state.callbacks.values()
+        self._growth = Growth(made_again=any(overrides(each, HOOK) for each in callbacks))
 
     # --- saving -----------------------------------------------------------------------------
 
@@ -85,6 +89,7 @@ class Keeper:
         self._tell_durable(engine)
         begun = session.clock.monotonic()
         models = self._state.look()
+        self._tell_growth(models)
         shared = self._shared(models, done.seconds)
         for callback in self._state.callbacks.values():
             callback.on_checkpoint_save_start(shared)
@@ -98,6 +103,11 @@ class Keeper:
             callback.on_checkpoint_write_end("")
         self._untold = True
         return session.clock.monotonic() - begun
+
+    def _tell_growth(self, models: Sequence[ModelState]) -> None:
+        optimizers = [wrapped.optimizer for wrapped in self._state.context.optimizers]
+        if text := self._growth.news([model.saved for model in models], optimizers):
+            self._session.warn("trial.structure", text)
 
     def prepare(self) -> None:
         """Let the engine get memory ready for states such as this one. Collective."""
@@ -177,6 +187,7 @@ class Keeper:
     def restore(self) -> str | None:
         """Take on the newest checkpoint's state, all but the random states; returns its id."""
         engine = self._session.engine
+        self._growth.begin(self._state.structure())
         restored = engine.restore(self._state.into()) if engine is not None else None
         for problem in engine.poll() if engine is not None else ():
             self._session.say(f"Warning: {problem}")

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections import OrderedDict
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import torch
@@ -31,6 +31,7 @@ from burst.harness.trial.model_state import (
     set_gradients,
     set_modes,
 )
+from burst.harness.trial.structure import Structure, differences, misfit, structure_of
 
 
 @dataclass
@@ -100,13 +101,31 @@ class TrialState:
             ],
         }
 
+    def structure(self) -> Structure:
+        """What the trial is made of now."""
+        context = self.context
+        models = list(context.models)
+        optimizers = [wrapped.optimizer for wrapped in context.optimizers]
+        made = structure_of([model.state_dict(keep_vars=True) for model in models], optimizers)
+        return replace(made, classes=(_classes(models), _classes(optimizers)))
+
     def load_shared(self, state: Mapping[str, Any]) -> None:
         """Put back the half that all ranks hold alike. What lies in the models' own tensors
         already, as `into` gave them, is not copied again; what is whole is sharded as they are.
 
         Raises:
-            TrialError: if the trial's code no longer makes what was saved.
+            TrialError: if the trial is not made of what was saved, naming all that differs.
         """
+        try:
+            self._load_shared(state)
+        except TrialError:
+            saved = structure_of(state["models"], state["optimizers"])
+            found = differences(saved, self.structure())
+            if not found:
+                raise
+            raise misfit(found) from None
+
+    def _load_shared(self, state: Mapping[str, Any]) -> None:
         context = self.context
         _same_number("optimizers", state["optimizers"], len(context.optimizers))
         _same_number("learning-rate schedulers", state["lr_schedulers"], len(context.schedulers))
@@ -173,6 +192,10 @@ def load_model(model: nn.Module, saved: Mapping[str, Any]) -> None:
             why=str(error),
             mend="the code or the hyperparameters changed: start a new trial",
         ) from None
+
+
+def _classes(objects: Sequence[Any]) -> tuple[str, ...]:
+    return tuple(type(each).__name__ for each in objects)
 
 
 def _sharded_as(model: nn.Module, saved: Mapping[str, Any]) -> Mapping[str, Any]:
