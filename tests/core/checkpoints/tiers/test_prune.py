@@ -211,8 +211,11 @@ def test_interrupted_anywhere_nothing_needed_is_lost_and_the_next_turn_ends_it(
                 act(plan, lab, given)
         except BurstError:
             pass
-        for record in (lab.record(first), lab.record(last)):
+        for manifest in (first, last):
+            record = lab.record(manifest)
             assert record.durable
+            for copy in record.copies:  # it claims nothing that is gone
+                assert keys_of(manifest) <= stored(copy.url), plan.wrong
             assert readable(lab.tiers(given), record)
         lab.tiers(given).prune(lab.store, lab.fence)
         assert lab.record(alone).deleted is not None

@@ -33,6 +33,7 @@ from burst.core.store.port import Store
 
 Counts = Callable[[Checkpoint], bool]
 _ROUNDS = 20
+_REMEMBERED = 500
 
 
 def remains(record: Checkpoint) -> bool:
@@ -89,7 +90,8 @@ class Reach:
 
 
 class Library:
-    """What the manifests of checkpoints name. Each is read once, as none ever changes."""
+    """What the manifests of checkpoints name. The last that were read are remembered, as none ever
+    changes."""
 
     def __init__(self, reach: Reach, store: Store) -> None:
         self._reach = reach
@@ -103,6 +105,8 @@ class Library:
             if manifest is None:
                 return None
             self._files[record.id] = frozenset(entry.key for entry in manifest.files)
+            if len(self._files) > _REMEMBERED:
+                del self._files[next(each for each in self._files if each != record.id)]
         return self._files[record.id]
 
     def needed(

@@ -19,7 +19,7 @@ from burst.core.checkpoints.removal.collect import (
     remains,
     remove,
 )
-from burst.core.checkpoints.removal.delete import delete, indispensable
+from burst.core.checkpoints.removal.delete import indispensable, mark_deleted
 from burst.core.checkpoints.removal.lend import held_at
 from burst.core.checkpoints.removal.reasons import LEFT_BEHIND
 from burst.core.clock import Clock
@@ -85,8 +85,8 @@ def abandon(
     (`burst.core.checkpoints.tiers.rules.is_leftover`); returns the bytes freed. Idempotent, and
     once interrupted, the next call goes on there.
 
-    What lies on this disk alone is deleted, but for what is pinned or was validated, which is for
-    retention to judge, and what something else needs.
+    What lies on this disk alone counts as deleted, but for what is pinned or was validated, which
+    is for retention to judge, and what something else needs; `finish_in` removes the rest of it.
 
     Args:
         nodes: those that this machine has been.
@@ -108,7 +108,7 @@ def abandon(
             update(store, Checkpoint, record.id, lambda record: _drop(record, is_there))
         elif record.id in manifests and not (record.pinned or record.metrics):
             try:
-                delete(space, store, record, because=LEFT_BEHIND, tiers=[space], clock=clock)
+                mark_deleted(store, record, LEFT_BEHIND, clock)
             except Refused:
                 continue  # something needs it
     records = store.children(Checkpoint, trial)

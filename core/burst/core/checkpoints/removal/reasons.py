@@ -11,6 +11,9 @@ RETENTION = Reason(
     text="retention keeps the best and the newest checkpoints of a trial, and pinned ones",
 )
 """`checkpoints.keep`."""
+LEFT_BEHIND = Reason(
+    code="left", text="its trial is over or went on elsewhere, and it lay on one node's disk alone"
+)
 
 
 def requested(by: str) -> Reason:
@@ -21,11 +24,6 @@ def requested(by: str) -> Reason:
 def beyond_measure(url: str, keep: int) -> Reason:
     """It lay on a node's own disk alone, and was more than the experiment lets that hold."""
     return Reason(code="keep", text=f"{url} holds {keep} of a trial (checkpoints.storage.keep)")
-
-
-LEFT_BEHIND = Reason(
-    code="left", text="its trial is over or went on elsewhere, and it lay on one node's disk alone"
-)
 
 
 def why_deleted(record: Checkpoint) -> str:
