@@ -38,8 +38,8 @@ def delete_and_tell(session: Session, found: Checkpoint) -> None:
     still = "" if found.deleted is None else ", if they are there still"
     for disk in _elsewhere(session, found):
         session.note(
-            f"Up to {text.size(found.size)} on the disk of {disk} go when its agent starts, or a "
-            f"trial there that keeps checkpoints on it{still}."
+            f"Up to {text.size(found.size)} on the disk of {disk} go when its agent starts, or "
+            f"the next trial there{still}."
         )
 
 

@@ -227,7 +227,7 @@ def delete(session: Session, checkpoint: str, yes: bool) -> None:
     """Delete a checkpoint's files. Refused while it is pinned or a trial would go on from it.
 
     They go at once from every place that this machine can reach. What lies on another node's own
-    disk goes when that node's agent starts, or a trial there; it is said how much that is.
+    disk goes when that node's agent starts, or the next trial there; it is said how much that is.
     """
     from burst.cli.deleting import delete_and_tell
     from burst.cli.views import text

@@ -125,9 +125,8 @@ class Preparation:
         environment = work.config.environment
         check_versions(environment, site.node.facts)
         spec = spec_for(site, work, self._folder)
-        if any(not tier.shared for tier in spec.tiers):
-            note_local_folders(site.ws.home, spec.tiers)
-            clear_tiers(site.ws, site.clock)
+        note_local_folders(site.ws.home, spec.tiers)
+        clear_tiers(site.ws, site.clock)
         spec.write()
         codes.unpack(work.experiment.code, site.ws.blobs, site.cache / "code", code)
         for command in environment.setup:
