@@ -51,6 +51,12 @@ def _fail(spec: LaunchSpec, message: str) -> None:
     sys.exit(1)
 
 
+def _no_credentials(spec: LaunchSpec, what: str) -> None:
+    Outcome(kind=ExitKind.INFRASTRUCTURE).write(spec.path)
+    write_failure(spec.path, 0, Failure(kind="Unauthorized", message=what, rank=0), time.time())
+    sys.exit(6)
+
+
 def _grandchild(spec: LaunchSpec, path: str) -> None:
     """A process that left the session, ignores signals and holds stdout open."""
     program = (
@@ -80,6 +86,7 @@ ACTIONS: dict[str, Any] = {
     "outcome": _outcome,
     "until_asked": _until_asked,
     "fail": _fail,
+    "no_credentials": _no_credentials,
     "grandchild": _grandchild,
     "write": _write,
     "deaf": _deaf,

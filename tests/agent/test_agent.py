@@ -254,6 +254,26 @@ def test_an_idle_agent_leaves_and_the_node_is_gone(cluster: Cluster, start: Star
     assert not (cluster.ws.home / "nodes" / node.id).exists()
 
 
+def test_an_agent_without_credentials_leaves_once_it_has_no_other_work(
+    cluster: Cluster, start: Start, tmp_path: Path
+) -> None:
+    node = cluster.node()
+    path = tmp_path / "other"
+    lacking = cluster.assign(node, [("no_credentials", "there are none")])
+    other = cluster.assign(node, [("write", str(path)), *TRAIN], slots=(1,))
+    running = start(node, idle=600.0)
+    cluster.reaches(lacking.id, AllocationState.RELEASED)
+    exit = cluster.allocation(lacking.id).exit
+    assert exit is not None
+    assert exit.kind is ExitKind.INFRASTRUCTURE
+    eventually(path.exists)
+    assert cluster.ws.store.get(Node, node.id).draining is None
+    cluster.drain(other.id, DrainCause.PAUSE)
+    reason = running.join()
+    assert reason is not None
+    assert (reason.code, "credentials" in reason.text) == ("idle", True)
+
+
 def test_a_node_that_is_told_to_leave_drains_what_runs_first(
     cluster: Cluster, start: Start
 ) -> None:

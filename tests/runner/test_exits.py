@@ -217,3 +217,28 @@ def test_every_outcome_is_reachable_by_the_table(
     assert direct or by_stopping
     counted = after.fields.get("restarts", restarts) - restarts
     assert counted == (0 if gone else int(kind is ExitKind.CRASHED))
+
+
+def without_credentials(**fields: object) -> Allocation:
+    message = "there are no AWS credentials to use s3://lab with\n  Mend: log in"
+    failure = Failure(kind="Unauthorized", message=message)
+    return attempt(exit=Exit(kind=ExitKind.INFRASTRUCTURE, failure=failure), **fields)  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize("tries", [1, 3, 10])
+def test_a_trial_without_credentials_waits_for_them_and_loses_nothing(tries: int) -> None:
+    last = without_credentials()
+    after = after_exit(trial(), last, 0, NOW, row=[last] * tries)
+    assert (after.state, after.reason.code) == (TrialState.WAITING, "no-credentials")
+    assert after.reason.text.startswith("there are no AWS credentials to use s3://lab with: type")
+    assert "`burst run`" in after.reason.text
+    assert "\n" not in after.fields["wait"].text
+    assert NOW < after.fields["wait_until"] <= NOW + 60.0
+    assert not after.fields.keys() & {"blocked_nodes", "restarts", "failure"}
+
+
+@pytest.mark.parametrize("at", [0, 1, 2])
+def test_a_node_is_not_blocked_for_what_its_environment_lacked(at: int) -> None:
+    row = [attempt(ExitKind.INFRASTRUCTURE)] * 3
+    row[at] = without_credentials()
+    assert "blocked_nodes" not in after_exit(trial(), row[0], 0, NOW, row=row).fields

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from burst.cli.driving import ensure_driven, is_driven
+from burst.cli.driving import ensure_driven, is_driven, start_runner
+from burst.cli.handing_over import bring
 from burst.cli.session import Session
 from burst.core.model import Experiment
 from burst.core.states import ExperimentState
@@ -16,15 +17,18 @@ def see_to_it(session: Session) -> None:
     """Act once at once, and leave a runner behind where more is to be done than that.
 
     Call it after the wish was written. Where somebody drives on this machine there is nothing to
-    do.
+    do, unless this shell brings other credentials.
     """
-    if is_driven(session.home):
+    brought = bring(session.home, session.environ)
+    if is_driven(session.home) and not brought:
         return
     runner = Runner(session.workspace, session.clock)
     for _ in range(_PASSES):
         if runner.step() != 0:
             break
     if not is_idle(session.store):
+        if brought:
+            start_runner(session.home, session.environ, session.cwd)
         ensure_driven(session.home, session.environ, session.cwd)
 
 

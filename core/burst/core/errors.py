@@ -84,6 +84,10 @@ class Unreachable(BurstError):
     exit_code = ExitCode.UNREACHABLE
 
 
+class Unauthorized(Unreachable):
+    """Whoever asks has no credentials, or none that are accepted; with others it would answer."""
+
+
 class StoreError(BurstError):
     """The store did not take a write."""
 

@@ -16,7 +16,7 @@ import pytest
 from burst.core.blobs import s3_place
 from burst.core.blobs.s3 import S3Blobs
 from burst.core.blobs.s3_place import S3Url, find
-from burst.core.errors import Refused, Unreachable, UsageError
+from burst.core.errors import Refused, Unauthorized, UsageError
 from burst.core.testing.fault_proxy import FaultProxy, fault_proxy
 from tests.core.blobs.mock_s3 import BUCKET, mock_s3
 
@@ -139,7 +139,7 @@ def test_bytes_go_with_the_credentials_that_boto3_finds(
 def test_no_credentials_are_told_with_a_mend(proxy: FaultProxy) -> None:
     blobs = S3Blobs(f"s3://{BUCKET}?endpoint_url={proxy.url}")
     for use in (lambda: blobs.get("a"), lambda: blobs.put("a", b"")):
-        with pytest.raises(Unreachable, match="no AWS credentials") as caught:
+        with pytest.raises(Unauthorized, match="no AWS credentials") as caught:
             use()
         assert "aws sso login" in caught.value.mend
 
@@ -206,3 +206,13 @@ def test_a_bucket_in_another_region_is_told_with_the_region() -> None:
     error = Answer(301, "PermanentRedirect", "Use the endpoint.", "eu-west-3").in_words("n", "lab")
     assert isinstance(error, Refused)
     assert "?region=eu-west-3" in error.mend
+
+
+@pytest.mark.parametrize("code", ["ExpiredToken", "InvalidAccessKeyId", "SignatureDoesNotMatch"])
+def test_credentials_that_do_not_hold_are_told_from_a_policy_that_forbids(code: str) -> None:
+    from burst.core.blobs.s3_words import Answer
+
+    expired = Answer(400 if code == "ExpiredToken" else 403, code, "no").in_words("n", "lab")
+    assert isinstance(expired, Unauthorized)
+    assert "aws sso login" in expired.mend
+    assert isinstance(Answer(403, "AccessDenied", "no").in_words("n", "lab"), Refused)

@@ -13,7 +13,7 @@ import pytest
 
 from burst.core.blobs.retrying import Retries
 from burst.core.blobs.s3 import S3Blobs
-from burst.core.errors import NotFound, Refused, StoreError
+from burst.core.errors import NotFound, Refused, StoreError, Unauthorized
 from burst.core.testing.blob_contract import BlobContract, pages
 from burst.core.testing.fault_proxy import FaultProxy, Spoil, fault_proxy
 from burst.core.testing.seaweed import ENVIRON, seaweedfs
@@ -120,11 +120,11 @@ USES: dict[str, Callable[[S3Blobs], object]] = {
 
 @pytest.mark.parametrize("name", ["AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY"])
 @pytest.mark.parametrize("use", USES)
-def test_wrong_credentials_are_refused_in_words(
+def test_wrong_credentials_are_told_as_that(
     server: str, monkeypatch: pytest.MonkeyPatch, name: str, use: str
 ) -> None:
     monkeypatch.setenv(name, "wrong")
-    with pytest.raises(Refused, match="does not accept the AWS credentials") as caught:
+    with pytest.raises(Unauthorized, match="does not accept the AWS credentials") as caught:
         USES[use](open_at(server))
     assert "aws sso login" in caught.value.mend
 

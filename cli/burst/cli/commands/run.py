@@ -153,9 +153,9 @@ def _show_start(session: Session, experiment: Experiment, attached: bool, as_jso
 
 
 def _detach(session: Session, experiment: Experiment, as_json: bool) -> int:
-    from burst.cli.driving import ensure_driven
+    from burst.cli.handing_over import take_over
 
-    ensure_driven(session.home, session.environ, session.cwd)
+    take_over(session.home, session.environ, session.cwd)
     if as_json:
         return 0
     from burst.cli.views.hints import background
@@ -170,6 +170,7 @@ def _foreground(session: Session, experiment: Experiment, cursor: str, options: 
     from burst.cli.driving import ensure_driven
     from burst.cli.ending import finish
     from burst.cli.following import Follower
+    from burst.cli.handing_over import bring
     from burst.cli.logs import log_to_stderr
     from burst.cli.presenting import presenter_for
     from burst.cli.pushing import needs_a_runner
@@ -178,6 +179,7 @@ def _foreground(session: Session, experiment: Experiment, cursor: str, options: 
     from burst.cli.watching import interruptible, watch
 
     log_to_stderr(logging.WARNING)
+    bring(session.home, session.environ)
     follower = Follower(session.store, experiment.id, cursor)
     presenter = presenter_for(session, as_json=options["as_json"])
     tail = Tail(session.workspace.blobs) if options["follow"] else None

@@ -18,7 +18,8 @@ def runner(session: Session, until_idle: bool) -> None:
     """
     import signal
 
-    from burst.cli.driving import driving, drop_inherited
+    from burst.cli.driving import DRIVEN_EVERY_S, driving, drop_inherited, is_driven
+    from burst.cli.handing_over import is_superseded
     from burst.cli.logs import log_to_stderr
     from burst.runner.loop import Runner, is_idle
 
@@ -26,6 +27,15 @@ def runner(session: Session, until_idle: bool) -> None:
     store = session.store
     driver = Runner(session.workspace)
     told = False
+    look_again = 0.0
+
+    def yields() -> bool:
+        """One of a person's own is theirs to end."""
+        return until_idle and is_superseded(session.home, session.environ)
+
+    def is_over() -> bool:
+        over = yields() and session.clock.monotonic() >= look_again
+        return over or (until_idle and is_idle(store))
 
     def leave(number: int, frame: object) -> None:
         nonlocal told
@@ -37,6 +47,8 @@ def runner(session: Session, until_idle: bool) -> None:
     while not told:
         with driving(session.home):
             drop_inherited()
-            driver.run(until=(lambda: is_idle(store)) if until_idle else None)
-        if is_idle(store):  # after the lock was given back: see `burst.cli.driving`
+            driver.run(until=is_over)
+        # after the lock was given back: see `burst.cli.driving`
+        if is_idle(store) or (yields() and is_driven(session.home)):
             return
+        look_again = session.clock.monotonic() + DRIVEN_EVERY_S

@@ -13,7 +13,7 @@ from typing import Any
 from urllib.parse import parse_qsl, quote
 
 from burst.core.blobs.keys import check_key
-from burst.core.errors import Unreachable, UsageError
+from burst.core.errors import Unauthorized, UsageError
 
 _OPTIONS = ("endpoint_url", "region")
 _CONNECTIONS = 32
@@ -80,7 +80,7 @@ def find(where: S3Url) -> Place:
     """Ask boto3. Sends a request only where AWS has to say in which region the bucket is.
 
     Raises:
-        Unreachable: there are no credentials.
+        Unauthorized: there are no credentials.
         UsageError: boto3's own settings are wrong.
     """
     from botocore.exceptions import BotoCoreError
@@ -99,7 +99,7 @@ def find(where: S3Url) -> Place:
             f"cannot use {where.url}", why=str(error), mend="see `aws configure list`"
         ) from error
     if credentials is None:
-        raise Unreachable(
+        raise Unauthorized(
             f"there are no AWS credentials to use {where.url} with",
             mend="set AWS_PROFILE or AWS_ACCESS_KEY_ID, or log in with `aws sso login`",
         )

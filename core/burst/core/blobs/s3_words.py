@@ -8,7 +8,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 
 from burst.core.blobs.retrying import Passing
-from burst.core.errors import BurstError, NotFound, Refused, StoreError, Unreachable
+from burst.core.errors import BurstError, NotFound, Refused, StoreError, Unauthorized, Unreachable
 
 _CODE = re.compile(r"<Code>([^<]*)</Code>")
 _MESSAGE = re.compile(r"<Message>([^<]*)</Message>")
@@ -56,7 +56,7 @@ class Answer:
         if self.status == 404:
             return NotFound(f"there is no {name}", why=why)
         if self.code in _UNKNOWN_KEYS:
-            return Refused(
+            return Unauthorized(
                 f"S3 does not accept the AWS credentials for {name}", why=why, mend=_LOGIN
             )
         if self.code == "RequestTimeTooSkewed":
@@ -146,7 +146,7 @@ def _without_answer(error: Exception, name: str) -> BurstError | Passing:
         TokenRetrievalError,
     )
     if isinstance(error, nobody):
-        return Unreachable(
+        return Unauthorized(
             f"there are no AWS credentials to use {name} with", why=str(error), mend=_LOGIN
         )
     broken = (

@@ -40,6 +40,7 @@ class Agent:
         self._busy_until = now
         self._node_read = -math.inf
         self._idle_said: bool | None = None
+        self._unauthorized = False
 
     # --- the loop that hears ------------------------------------------------------------------
 
@@ -157,6 +158,7 @@ class Agent:
                 continue
             if attempt.broken_node:
                 self._leave(Reason(code="unfit", text=attempt.broken_node))
+            self._unauthorized = self._unauthorized or attempt.unauthorized
             del self._attempts[id]
 
     def _consider_leaving(self) -> None:
@@ -168,6 +170,10 @@ class Agent:
         if self._term.over(now):
             text = self._term.taken_away or "the lease could not be renewed"
             self._leave(Reason(code="lease", text=text))
+        if self._idle is not None and self._unauthorized and not self._busy:
+            # The next one gets the environment of whoever starts it, which may have logged in.
+            text = "its environment has no credentials that hold"
+            self._leave(Reason(code="idle", text=text))
         if self._idle is not None and now - self._busy_until >= self._idle:
             self._leave(Reason(code="idle", text=f"no work for {self._idle:g} s"))
 

@@ -7,7 +7,7 @@ import logging
 import shutil
 import threading
 
-from burst.core.errors import BurstError, Conflict, Unreachable
+from burst.core.errors import BurstError, Conflict, Unauthorized, Unreachable
 from burst.core.launch import Outcome, failures_left, is_connected, names_class
 from burst.core.model import Allocation, Drain, DrainCause, Exit, ExitKind, Failure
 from burst.core.states import AllocationState, Reason
@@ -31,6 +31,7 @@ from burst.runner.proof import losing_pools, needs_proof
 log = logging.getLogger(__name__)
 
 _RETRY_S = 1.0
+_UNAUTHORIZED = Unauthorized.__name__
 
 
 class Attempt:
@@ -44,6 +45,8 @@ class Attempt:
         """Set once nothing of it is left to do."""
         self.broken_node = ""
         """What the attempt found wrong with the node itself."""
+        self.unauthorized = False
+        """Whether it ended for want of credentials, which its environment could have had."""
         self._site = site
         self._allocation = allocation
         self._folder = site.folder / allocation.id
@@ -177,7 +180,9 @@ class Attempt:
             status = process.wait()
         finally:
             self._control.finish()
-        return classify(self._ended(status, memory.grew(), work.config.entrypoint))
+        exit = classify(self._ended(status, memory.grew(), work.config.entrypoint))
+        self.unauthorized = exit.failure is not None and exit.failure.kind == _UNAUTHORIZED
+        return exit
 
     def _rehearse(self, work: Work, start: Start) -> None:
         if needs_proof(work.trial, losing_pools(self._site.ws.cluster.pools)):
@@ -225,6 +230,7 @@ class Attempt:
     def _infrastructure(self, error: Exception) -> Exit:
         problems = check_machine(self._site.ws.home, self._site.ws.blobs)
         self.broken_node = "; ".join(problems)
+        self.unauthorized = isinstance(error, Unauthorized)
         message = error.what if isinstance(error, BurstError) else str(error)
         failure = Failure(kind=type(error).__name__, message=message, traceback=str(error))
         return Exit(kind=ExitKind.INFRASTRUCTURE, failure=failure)

@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
+from burst.core.errors import Unauthorized
 from burst.core.model import Allocation, Exit, ExitKind, Failure, Trial
 from burst.core.states import AllocationState, Reason, TrialState
 from burst.core.units import counted
@@ -20,6 +21,8 @@ _FIRST_CRASH_WAIT_S = 0.5
 _LONGEST_CRASH_WAIT_S = 60.0
 _FIRST_INFRASTRUCTURE_WAIT_S = 1.0
 _LONGEST_INFRASTRUCTURE_WAIT_S = 300.0
+_LONGEST_CREDENTIALS_WAIT_S = 60.0
+"""A person who logs in waits for it."""
 _INVALID_HP = "invalid_hp"
 
 
@@ -145,6 +148,8 @@ def _after_crash(
 def _after_infrastructure(
     trial: Trial, exit: Exit, row: Sequence[Allocation], now: float
 ) -> After:
+    if without_credentials(exit):
+        return _after_no_credentials(exit, len(row), now)
     said = _said(exit.failure) or "the machine failed"
     reason = Reason(code="infrastructure", text=said)
     again = _again(reason, _doubling(_FIRST_INFRASTRUCTURE_WAIT_S, max(1, len(row))), now)
@@ -155,9 +160,33 @@ def _after_infrastructure(
     return After(again.state, again.reason, fields={**again.fields, "blocked_nodes": nodes})
 
 
+def without_credentials(exit: Exit | None) -> bool:
+    """Whether an attempt ended because nobody had given it credentials that hold."""
+    return (
+        exit is not None
+        and exit.kind is ExitKind.INFRASTRUCTURE
+        and exit.failure is not None
+        and exit.failure.kind == Unauthorized.__name__
+    )
+
+
+def _after_no_credentials(exit: Exit, tries: int, now: float) -> After:
+    """No node is blocked for it: another one would have no others, and this one may get them."""
+    what = exit.failure.message.strip().partition("\n")[0] if exit.failure is not None else ""
+    text = (
+        f"{what}: type `burst run` or `burst resume` in a shell that has them, or log in with "
+        "`aws sso login`"
+    )
+    wait = min(_doubling(_FIRST_INFRASTRUCTURE_WAIT_S, max(1, tries)), _LONGEST_CREDENTIALS_WAIT_S)
+    return _again(Reason(code="no-credentials", text=text), wait, now)
+
+
 def _to_block(row: Sequence[Allocation]) -> set[str]:
     """Nodes that each of the last failures had in common."""
-    newest = [{share.node for share in each.shares} for each in row[:FAILURES_TO_BLOCK]]
+    newest = [
+        set() if without_credentials(each.exit) else {share.node for share in each.shares}
+        for each in row[:FAILURES_TO_BLOCK]
+    ]
     return set.intersection(*newest) if len(newest) == FAILURES_TO_BLOCK else set()
 
 
