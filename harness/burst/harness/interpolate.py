@@ -33,6 +33,12 @@ def lookup(path: str, hparams: Mapping[str, Any]) -> Any:
     Raises:
         ConfigError: if there is none, with the nearest names.
     """
+    if not isinstance(path, str):
+        raise ConfigError(
+            f"a hyperparameter's name is a string, and {path!r:.60} is none",
+            why=f"it is of the type {type(path).__name__}",
+            mend=did_you_mean("", paths(hparams)),
+        )
     if path in hparams:
         return hparams[path]
     found: Any = hparams

@@ -16,9 +16,10 @@ from burst.harness.determinism import Mode
 from burst.harness.errors import TrialError, did_you_mean
 from burst.harness.interpolate import lookup
 from burst.harness.session import Session
+from burst.harness.trial import given
 from burst.harness.trial.exports import tokenizer_files
 from burst.harness.trial.lr_scheduler import LRScheduler, StepMode
-from burst.harness.trial.models import Models, distribute, to_device
+from burst.harness.trial.models import Models, bare, distribute, to_device
 from burst.harness.trial.optimizers import ClipGrads, Optimizers, WrappedOptimizer
 from burst.harness.trial.reducers import FunctionReducer, MetricReducer, WrappedReducer
 
@@ -73,8 +74,14 @@ class PyTorchTrialContext:
     def wrap_model(self, model: nn.Module) -> nn.Module:
         """Hand over a model; returns it on its device, and data-parallel over several ranks. Make
         optimizers from the parameters of what this returns."""
-        if not isinstance(model, nn.Module):
-            raise TrialError(f"{type(model).__name__} is not a torch.nn.Module")
+        takes = "`wrap_model` takes a torch.nn.Module"
+        given.instance(model, nn.Module, takes, "self.model = context.wrap_model(Net())")
+        if any(bare(model) is known for known in self.models):
+            raise TrialError(
+                f"this {type(model).__name__} is wrapped already",
+                why="it would be saved twice, and its gradients averaged twice",
+                mend="wrap it once, and use what `wrap_model` returns",
+            )
         wrapped = distribute(model, self.device, self.distributed)
         self.models.add(wrapped)
         return wrapped
@@ -107,6 +114,7 @@ class PyTorchTrialContext:
 
     def wrap_lr_scheduler(self, lr_scheduler: Any, step_mode: StepMode, frequency: int = 1) -> Any:
         """Hand over a scheduler of a wrapped optimizer; the loop steps it as `step_mode` says."""
+        given.scheduler(lr_scheduler)
         on_metric = isinstance(lr_scheduler, torch.optim.lr_scheduler.ReduceLROnPlateau)
         if on_metric and step_mode is not StepMode.MANUAL_STEP:
             raise TrialError(
@@ -120,6 +128,8 @@ class PyTorchTrialContext:
 
     def wrap_scaler(self, scaler: torch.amp.GradScaler) -> torch.amp.GradScaler:
         """Hand over a GradScaler, so that it is saved; give it to `step_optimizer` as well."""
+        takes, mend = "`wrap_scaler` takes a torch.amp.GradScaler", "make it with GradScaler()"
+        given.instance(scaler, torch.amp.GradScaler, takes, mend)
         self.scalers.append(scaler)
         return scaler
 
@@ -132,6 +142,7 @@ class PyTorchTrialContext:
     ) -> Any:
         """Hand over a MetricReducer, or a function of all values that are given to `.update()` of
         what this returns. Its metric is called `name` (needed for a function that returns one)."""
+        given.reducer(reducer, name)
         if not isinstance(reducer, MetricReducer):
             reducer = FunctionReducer(reducer)
         reducer.reset()
@@ -152,6 +163,7 @@ class PyTorchTrialContext:
 
     def backward(self, loss: torch.Tensor, *args: Any, **kwargs: Any) -> None:
         """`loss.backward`, scaled where `experimental.use_amp()` or fp16 is on."""
+        given.loss(loss)
         scaler = self.experimental.scaler
         scaled: Any = loss if scaler is None else scaler.scale(loss)
         scaled.backward(*args, **kwargs)
@@ -173,6 +185,12 @@ class PyTorchTrialContext:
                 `update()` too.
         """
         wrapped = self.optimizers.find(optimizer)
+        if clip_grads is not None and not callable(clip_grads):
+            mend = "clip_grads=lambda parameters: clip_grad_norm_(parameters, 1.0)"
+            raise given.refusal(clip_grads, "`clip_grads` is a function of the parameters", mend)
+        if scaler is not None:
+            takes, mend = "`scaler` is a torch.amp.GradScaler", "give what `wrap_scaler` returned"
+            given.instance(scaler, torch.amp.GradScaler, takes, mend)
         if (self.batch + 1) % wrapped.frequency == 0:
             own = self.experimental.scaler
             wrapped.step(clip_grads, auto_zero_grads, scaler or own)
@@ -180,6 +198,8 @@ class PyTorchTrialContext:
 
     def autocast_forward_pass(self, model: nn.Module) -> nn.Module:
         """Run a model's forward under `torch.autocast`."""
+        takes = "`autocast_forward_pass` takes a torch.nn.Module"
+        given.instance(model, nn.Module, takes, "context.autocast_forward_pass(self.model)")
         kind = torch.float16 if self.device.type == "cuda" else torch.bfloat16
         model.forward = torch.autocast(self.device.type, dtype=kind)(model.forward)
         return model
@@ -206,7 +226,7 @@ class PyTorchTrialContext:
         hparams = self.setting.hparams
         for name in ("global_batch_size", "batch_size"):
             if name in hparams:
-                return int(hparams[name])
+                return given.batch_size(name, hparams[name])
         raise TrialError(
             "no hyperparameter says how large a batch is",
             mend=f"add global_batch_size to `hyperparameters`; "
@@ -290,6 +310,9 @@ class Experimental:
     def use_amp(self, dtype: torch.dtype | None = None) -> None:
         """Run `train_batch` and the evaluation under autocast. With float16 (the default on a
         GPU) losses are scaled by a GradScaler that burst keeps; bfloat16 needs none."""
+        if dtype is not None:
+            takes = "`use_amp` takes a torch.dtype"
+            given.instance(dtype, torch.dtype, takes, "use_amp(torch.bfloat16)")
         context = self._context
         kind = context.device.type
         chosen = dtype or (torch.float16 if kind == "cuda" else torch.bfloat16)

@@ -52,6 +52,7 @@ def tokenizer_files(tokenizer: Any) -> dict[str, bytes]:
         raise TrialError(
             f"{type(tokenizer).__name__} is no tokenizer of transformers",
             why="it has no `save_pretrained`",
+            mend="context.register_tokenizer(AutoTokenizer.from_pretrained(name))",
         )
     with tempfile.TemporaryDirectory(prefix="burst-") as folder:
         tokenizer.save_pretrained(folder)

@@ -37,9 +37,17 @@ class LRScheduler:
         """`frequency`: step at every so many of what `step_mode` counts."""
         if not isinstance(step_mode, StepMode):
             modes = ", ".join(f"LRScheduler.StepMode.{mode.name}" for mode in StepMode)
-            raise TrialError(f"{step_mode!r} is not a step mode", mend=f"use one of {modes}")
-        if frequency < 1:
-            raise TrialError(f"a scheduler cannot step every {frequency} times")
+            raise TrialError(
+                f"{step_mode!r:.60} is not a step mode",
+                why="it says what a step of the scheduler counts",
+                mend=f"use one of {modes}",
+            )
+        if not isinstance(frequency, int) or frequency < 1:
+            raise TrialError(
+                f"a scheduler cannot step every {frequency!r:.60} times",
+                why="`frequency` counts, from 1 on",
+                mend="leave it out, or write a whole number, such as frequency=2",
+            )
         self._scheduler = scheduler
         self._mode = step_mode
         self._frequency = frequency

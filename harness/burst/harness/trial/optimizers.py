@@ -8,6 +8,7 @@ from typing import Any
 import torch
 
 from burst.harness.errors import TrialError
+from burst.harness.trial import given
 
 ClipGrads = Callable[[Iterator[torch.nn.Parameter]], Any]
 
@@ -76,13 +77,16 @@ class Optimizers:
     def add(
         self, optimizer: torch.optim.Optimizer, passes: int, average: bool | None
     ) -> torch.optim.Optimizer:
-        if not isinstance(optimizer, torch.optim.Optimizer):
+        mend = "self.optimizer = context.wrap_optimizer(SGD(self.model.parameters(), lr=0.1))"
+        takes = "`wrap_optimizer` takes a torch.optim.Optimizer"
+        given.instance(optimizer, torch.optim.Optimizer, takes, mend)
+        given.at_least_one("backward_passes_per_step", passes)
+        if any(wrapped.optimizer is optimizer for wrapped in self._wrapped):
             raise TrialError(
-                f"{type(optimizer).__name__} is not a torch optimizer",
-                mend="wrap_optimizer takes an instance of torch.optim.Optimizer",
+                f"this {type(optimizer).__name__} is wrapped already",
+                why="its steps would be counted twice",
+                mend="wrap it once, in `__init__`",
             )
-        if passes < 1:
-            raise TrialError(f"backward_passes_per_step is {passes}", mend="it is 1 or more")
         chosen = self._average if average is None else average
         self._wrapped.append(WrappedOptimizer(optimizer, passes, self._frequency, chosen))
         return optimizer
@@ -102,7 +106,8 @@ class Optimizers:
             if wrapped.optimizer is optimizer:
                 return wrapped
         raise TrialError(
-            f"{type(optimizer).__name__} was not wrapped",
+            f"this {type(optimizer).__name__} was not wrapped",
+            why="only optimizers that were handed over are stepped and saved",
             mend="self.optimizer = context.wrap_optimizer(optimizer), in __init__",
         )
 
