@@ -101,10 +101,14 @@ def _decode(
 
 
 def _half(reading: Reading, half: FileEntry, found: Finding) -> Any:
+    from burst.harness.checkpoints.codec.state_types import NotMade
     from burst.harness.checkpoints.restoring.decoding import decode_half
 
     try:
         decoded = decode_half(reading, half)
+    except NotMade as error:
+        found.wrong(half.key, f"{error.what}: {error.why}")
+        return None
     except (ValueError, LookupError, TypeError) as error:
         found.wrong(half.key, f"{half.key} cannot be restored: {error}")
         return None

@@ -5,7 +5,9 @@ from __future__ import annotations
 import gc
 import json
 import threading
+import traceback
 from collections import OrderedDict, defaultdict
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -17,6 +19,7 @@ from burst.core.errors import BurstError
 from burst.harness.checkpoints.codec import tree
 from burst.harness.checkpoints.codec.encoding import Encoder
 from burst.harness.checkpoints.codec.places import Places
+from tests.harness.checkpoints.support import Lab, request
 
 _base = torch.arange(12.0)
 _tensors = (
@@ -234,6 +237,32 @@ def test_the_collector_of_garbage_is_as_it_was_when_an_encoding_ends() -> None:
             assert gc.isenabled() == state
         finally:
             gc.enable()
+
+
+def test_many_tensors_are_encoded_and_restored_without_looking_for_garbage(
+    tmp_path: Path,
+) -> None:
+    state = {"models": [{f"{n}": torch.ones(1) for n in range(5000)}]}
+    looks: list[str] = []
+    quiet = ("codec/tree.py", "restoring/reading.py")
+    lab = Lab(tmp_path)
+
+    def look(phase: str, info: dict[str, int]) -> None:
+        stack = "".join(traceback.format_stack())
+        looks.extend(file for file in quiet if file in stack and phase == "start")
+
+    try:
+        lab.engine().save(request(state))
+        engine = lab.engine()
+        gc.callbacks.append(look)
+        encoded = tree.encode(state, "many")
+        restored = engine.restore()
+    finally:
+        gc.callbacks.remove(look)
+        lab.close()
+    assert restored is not None
+    assert len(encoded.tensors) == 5000
+    assert len(looks) <= 2  # one may come at the end of each
 
 
 def test_a_refused_tree_leaves_nothing_behind() -> None:

@@ -13,7 +13,9 @@ from burst.core.errors import BurstError, UsageError
 from burst.harness import register_state_type
 from burst.harness.checkpoints.codec import state_types, tree
 from burst.harness.checkpoints.codec.skeletons import decode
+from burst.harness.rehearse import rehearse
 from tests.harness.checkpoints.support import Lab, request
+from tests.harness.trial.bench import SOURCE, Bench
 
 
 @pytest.fixture(autouse=True)
@@ -142,6 +144,22 @@ def test_a_from_tree_that_makes_no_object_fails_the_restore_and_names_the_type(
     assert "test_state_types.Average cannot be made again" in caught.value.what
     assert words in caught.value.why
     assert caught.value.mend
+
+
+def test_a_rehearsal_finds_an_object_that_cannot_be_made_again(tmp_path: Path) -> None:
+    bench = Bench(tmp_path)
+    try:
+        register_state_type(Average, total_of, of_tree)
+        writer = bench.core(SOURCE)
+        writer.save({"ema": Average(1.0)}, batches=1)
+        writer.close()
+        register_state_type(Average, total_of, _raise)
+        found = rehearse(bench.store, bench.newest(SOURCE).id)
+    finally:
+        bench.store.close()
+    assert not found.good
+    (problem,) = found.problems
+    assert "Average cannot be made again: its `from_tree` raised KeyError" in problem["text"]
 
 
 def test_what_a_type_is_made_of_may_be_of_a_type_that_is_registered_too() -> None:

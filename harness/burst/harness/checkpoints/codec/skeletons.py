@@ -22,8 +22,8 @@ def decode(skeleton: Json, tensors: Tensors) -> Any:
     """The tree of a skeleton. It takes `tensors` over: the tree holds them, not copies.
 
     Raises:
-        BurstError: if it holds a registered type that is not registered here, or that cannot be
-            made again.
+        BurstError: if it holds a registered type that is not registered here.
+        NotMade: if one does not take back what was saved of it.
         ValueError: if it is not a skeleton.
     """
     if isinstance(skeleton, list):

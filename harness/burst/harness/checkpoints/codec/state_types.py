@@ -13,6 +13,10 @@ T = TypeVar("T")
 _CALL = "call `register_state_type(cls, to_tree, from_tree)`"
 
 
+class NotMade(BurstError):
+    """An object of a registered type could not be made again."""
+
+
 @dataclass(frozen=True)
 class StateType:
     """A registered type."""
@@ -26,18 +30,18 @@ class StateType:
         """An object again, of what `to_tree` returned.
 
         Raises:
-            BurstError: if `from_tree` raises, or makes something else.
+            NotMade: if `from_tree` raises, or makes something else.
         """
         try:
             made = self.from_tree(tree)
         except Exception as error:
-            raise BurstError(
+            raise NotMade(
                 f"the checkpoint's {self.name} cannot be made again",
                 why=f"its `from_tree` raised {type(error).__name__}: {error}",
                 mend="it has to take what `to_tree` returned when the checkpoint was written",
             ) from error
         if not isinstance(made, self.kind):
-            raise BurstError(
+            raise NotMade(
                 f"the checkpoint's {self.name} cannot be made again",
                 why=f"its `from_tree` returned {_a(type(made).__name__)}",
                 mend=f"return {_a(self.kind.__name__)} from it",

@@ -42,6 +42,7 @@ def decode_half(reading: Reading, half: FileEntry) -> Decoded:
     Raises:
         Damaged: if a file is missing or is not what was written.
         Unreachable: if a place did not answer.
+        NotMade: if a registered type does not take back what was saved of it.
         ValueError, LookupError, TypeError: if it cannot be decoded at all.
     """
     state = StateFile.decode(bytes(reading.fetch(half)))
