@@ -25,7 +25,7 @@ from burst.harness.data.errors import DataError
 
 log = logging.getLogger(__name__)
 
-DEADLINES_S = (2.0, 4.0, 8.0, 16.0)
+DEADLINES_S = (0.5, 1.0, 2.0, 4.0, 8.0, 16.0)
 """Seconds that each fork of a process has to answer in, one after the other."""
 _ALIVE = b"a"
 _GO = b"g"

@@ -106,7 +106,7 @@ def _through(loader: torch_data.DataLoader[Any]) -> Generator[Any, None, None]:
 def _let_others_rest() -> None:
     """Let torch's threads for collectives let go of what they hold of Python, before a fork.
 
-    A fork meanwhile costs seconds, as `forking` says. Such a thread is idle once it had the
+    A fork meanwhile may cost a second, as `forking` says. Such a thread is idle once it had the
     interpreter.
     """
     if torch.distributed.is_available() and torch.distributed.is_initialized():
