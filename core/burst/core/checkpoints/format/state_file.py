@@ -48,7 +48,9 @@ class StateFile(BaseModel):
     """The tree's tensor marks hold an index into these."""
 
     def encode(self) -> bytes:
-        return json.dumps(self.model_dump()).encode()
+        # Pydantic would copy the whole tree before, which for many small tensors takes seconds.
+        tensors = [vars(ref) for ref in self.tensors]
+        return json.dumps({"tree": self.tree, "files": self.files, "tensors": tensors}).encode()
 
     @classmethod
     def decode(cls, data: bytes) -> StateFile:
