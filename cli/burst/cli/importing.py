@@ -9,7 +9,11 @@ from pathlib import Path
 from typing import Any
 
 from burst.cli.session import Session
-from burst.core.checkpoints.exchange.foreign import open_foreign, written_by_torch
+from burst.core.checkpoints.exchange.foreign import (
+    check_there,
+    open_foreign,
+    written_by_torch,
+)
 from burst.core.checkpoints.exchange.importing import import_model
 from burst.core.checkpoints.verify import Progress
 from burst.core.errors import BurstError, ExitCode, NotFound, Unreachable, UsageError
@@ -31,7 +35,8 @@ def bring_in(
         NotFound, UsageError: there is no model there.
         BurstError: torch is needed, and not here; or it could not be written.
     """
-    if not path.exists() or not written_by_torch(path):
+    check_there(path)
+    if not written_by_torch(path):
         foreign = open_foreign(path)
         blobs = session.workspace.blobs
         return import_model(

@@ -26,12 +26,14 @@ from burst.core.blobs import open_blobs
 from burst.core.checkpoints.exchange.foreign import (
     Foreign,
     ForeignTensor,
+    check_there,
+    readable,
     texts_beside,
     torch_files,
 )
 from burst.core.checkpoints.exchange.importing import import_model
 from burst.core.clock import SystemClock
-from burst.core.errors import BurstError, NotFound, UsageError
+from burst.core.errors import BurstError, UsageError
 from burst.core.store import open_store
 from burst.harness.checkpoints.codec import values
 from burst.harness.checkpoints.restoring.decoding import flat_bytes
@@ -41,6 +43,7 @@ _PREFIXES = ("module.", "_orig_mod.")
 _PICKLE = b"\x80"
 """How every pickle begins that torch has written."""
 _GLOBAL = re.compile(r"GLOBAL (\S+)")
+_WEIGHTS_ALONE = "where it was made, save the weights alone: torch.save(model.state_dict(), …)"
 _EVERY_S = 0.2
 _DEEPEST = 50
 
@@ -56,11 +59,11 @@ def open_torch(path: Path, key: str = "") -> Foreign:
         NotFound: there is nothing at `path`.
         UsageError: it holds something else than a state dict, or more than one.
     """
-    if not path.exists():
-        raise NotFound(f"there is no {path}", mend="name a folder, or a file of weights")
+    check_there(path)
     state: dict[str, torch.Tensor] = {}
     for file in torch_files(path):
-        state |= _state_dict(_load(file), file, key)
+        with readable(path):
+            state |= _state_dict(_load(file), file, key)
     while any(all(name.startswith(prefix) for name in state) for prefix in _PREFIXES) and state:
         state = {name.partition(".")[2]: tensor for name, tensor in state.items()}
     return Foreign(
@@ -83,13 +86,18 @@ def _load(file: Path) -> Any:
             warnings.simplefilter("ignore")  # of pickle protocols, of which torch reads some
             return torch.load(file, map_location="cpu", weights_only=True, mmap=zipped)
     except Exception as error:  # whatever a file of anybody's may bring torch to
+        if "TorchScript" in str(error):
+            raise UsageError(
+                f"{file} holds a program of TorchScript, and loading that would run it",
+                mend=_WEIGHTS_ALONE,
+            ) from None
         if type(error).__name__ != "UnpicklingError":
             raise _unreadable(file, f"{type(error).__name__}: {error}".splitlines()[0]) from None
         named = _GLOBAL.search(str(error))
         raise UsageError(
             f"{file} holds Python objects, and loading those would run code",
             why=f"one is a {named[1]}" if named else "",
-            mend="where it was made, save the weights alone: torch.save(model.state_dict(), …)",
+            mend=_WEIGHTS_ALONE,
         ) from None
 
 
@@ -142,13 +150,16 @@ def _tensor(name: str, tensor: torch.Tensor, path: Path) -> ForeignTensor:
     try:
         values.check_tensor(tensor)
     except values.Unrepresentable as error:
-        raise UsageError(f"{name} of {path} cannot be kept", why=str(error)) from None
+        raise UsageError(
+            f"{name} of {path} cannot be kept", why=str(error), mend=error.mend
+        ) from None
+    tensor = tensor.detach().resolve_conj().resolve_neg()
     return ForeignTensor(
         name,
         values.name_of(tensor.dtype),
         tuple(tensor.shape),
         _reader(tensor),
-        values.memory_of(tensor.detach()),
+        values.memory_of(tensor),
     )
 
 
@@ -194,12 +205,19 @@ def main(words: Sequence[str] | None = None) -> int:
             blobs, store, foreign, SystemClock(), name=asked.name, progress=_Teller()
         )
         store.close()
+    except (RuntimeError, MemoryError) as error:  # torch's words for too little memory, and others
+        why = f"{type(error).__name__}: {error}".splitlines()[0]
+        return _tell(BurstError(f"{asked.path} could not be imported", why=why))
     except BurstError as error:
-        told = {"what": error.what, "why": error.why, "mend": error.mend}
-        print(json.dumps({"error": {**told, "code": int(error.exit_code)}}), flush=True)
-        return int(error.exit_code)
+        return _tell(error)
     print(json.dumps({"checkpoint": record.id}), flush=True)
     return 0
+
+
+def _tell(error: BurstError) -> int:
+    told = {"what": error.what, "why": error.why, "mend": error.mend}
+    print(json.dumps({"error": {**told, "code": int(error.exit_code)}}), flush=True)
+    return int(error.exit_code)
 
 
 if __name__ == "__main__":

@@ -4,8 +4,11 @@ from __future__ import annotations
 
 import contextlib
 import json
+import math
+import os
 import subprocess
 import sys
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -16,11 +19,17 @@ from safetensors.numpy import load_file, save_file
 from burst.core.blobs import open_blobs
 from burst.core.checkpoints.exchange import import_files
 from burst.core.checkpoints.exchange.download import download
-from burst.core.checkpoints.exchange.foreign import Foreign, open_foreign, written_by_torch
+from burst.core.checkpoints.exchange.foreign import (
+    Foreign,
+    open_foreign,
+    torch_files,
+    written_by_torch,
+)
 from burst.core.checkpoints.exchange.importing import forget, import_model
 from burst.core.checkpoints.exchange.source import find_source
 from burst.core.checkpoints.rehearse import rehearse
 from burst.core.checkpoints.removal.delete import delete, restorable, unpin
+from burst.core.checkpoints.removal.uses import IMPORTS
 from burst.core.errors import Conflict, NotFound, Refused, Unreachable, UsageError
 from burst.core.model import Checkpoint, Model
 from tests.core.blobs.mock_s3 import BUCKET, mock_s3
@@ -231,7 +240,7 @@ def test_files_that_are_no_models_are_refused_in_words(shelf: Shelf, hub: Path) 
     with pytest.raises(UsageError, match="no whole safetensors file"):
         open_foreign(hub)
     (hub / "model.safetensors.index.json").write_text('{"weight_map": {"a": "../../secret"}}')
-    with pytest.raises(UsageError, match="not there"):
+    with pytest.raises(UsageError, match="not beside it"):
         open_foreign(hub)
     (hub / "notes.txt").write_text("x")
     with pytest.raises(UsageError, match="no file of weights"):
@@ -298,4 +307,75 @@ def test_bytes_after_the_tensors_are_refused(tmp_path: Path) -> None:
     save_file({"a": np.zeros(2)}, path)
     path.write_bytes(path.read_bytes() + b"more")
     with pytest.raises(UsageError, match=r"no whole safetensors file"):
+        open_foreign(path)
+
+
+def pipe(path: Path) -> None:
+    os.mkfifo(path)
+
+
+def nothing(path: Path) -> None:
+    path.symlink_to("gone")
+
+
+def itself(path: Path) -> None:
+    path.symlink_to(path.name)
+
+
+@pytest.mark.parametrize("name", ["model.safetensors", "model.safetensors.index.json", "m.pt"])
+@pytest.mark.parametrize("put", [pipe, nothing, itself])
+def test_what_is_no_file_is_refused_and_not_waited_for(
+    tmp_path: Path, name: str, put: Callable[[Path], None]
+) -> None:
+    put(tmp_path / name)
+    for path in (tmp_path, tmp_path / name):
+        with pytest.raises((UsageError, NotFound)):
+            torch_files(path) if name == "m.pt" else open_foreign(path)
+
+
+@pytest.mark.parametrize("put", [pipe, nothing, itself])
+def test_no_file_beside_the_weights_is_left_out_in_silence(
+    hub: Path, put: Callable[[Path], None]
+) -> None:
+    save_file(arrays(), hub / "model.safetensors")
+    put(hub / "added_tokens.json")
+    with pytest.raises(UsageError) as refused:
+        open_foreign(hub)
+    assert "added_tokens.json" in str(refused.value)
+
+
+def test_names_that_no_disk_takes_are_refused_in_words(tmp_path: Path) -> None:
+    (tmp_path / "model.safetensors.index.json").write_text(
+        json.dumps({"weight_map": {"a": "x" * 5000}})
+    )
+    for path in (tmp_path, tmp_path / ("y" * 5000)):
+        with pytest.raises(UsageError, match="cannot be read") as refused:
+            open_foreign(path)
+        assert len(refused.value.why) < 300
+    (tmp_path / "z" / "model.safetensors.index.json").mkdir(parents=True)
+    with pytest.raises(UsageError, match="is no file"):
+        open_foreign(tmp_path / "z")
+
+
+def test_what_disappears_while_it_is_read_is_told(shelf: Shelf, tmp_path: Path) -> None:
+    path = tmp_path / "model.safetensors"
+    save_file(arrays(), path)
+    found = open_foreign(path)
+    path.unlink()
+    with pytest.raises(UsageError, match="cannot be read"):
+        bring(shelf, found)
+    assert shelf.store.children(Checkpoint, IMPORTS) == []
+
+
+@pytest.mark.parametrize(
+    ("name", "shape"), [('"\\ud800"', [1]), ('"a"', [0, 2**63]), ('"a"', [2**70, 0])]
+)
+def test_tensors_that_other_readers_do_not_take_are_refused(
+    tmp_path: Path, name: str, shape: list[int]
+) -> None:
+    size = 4 * math.prod(shape)
+    table = f'{{{name}:{{"dtype":"F32","shape":{shape},"data_offsets":[0,{size}]}}}}'.encode()
+    path = tmp_path / "model.safetensors"
+    path.write_bytes(len(table).to_bytes(8, "little") + table + bytes(size))
+    with pytest.raises(UsageError, match="no whole safetensors file"):
         open_foreign(path)

@@ -6,6 +6,7 @@ import json
 import pickle
 import subprocess
 import sys
+import zipfile
 from collections import OrderedDict
 from pathlib import Path
 from typing import Any
@@ -25,7 +26,7 @@ from burst.core.errors import NotFound, UsageError
 from burst.core.model import Checkpoint, Experiment, Trial
 from burst.core.store import update
 from burst.core.workspace import Workspace, open_workspace
-from burst.harness import DataLoader, PyTorchTrial, PyTorchTrialContext
+from burst.harness import DataLoader, PyTorchTrial, PyTorchTrialContext, importing
 from burst.harness.errors import TrialError
 from burst.harness.importing import open_torch
 from burst.harness.rehearse import UNTRIED, rehearse
@@ -309,8 +310,48 @@ def test_what_holds_no_state_dict_or_several_is_told(tmp_path: Path) -> None:
     with pytest.raises(UsageError, match="no state dict at 'q'"):
         open_torch(tmp_path / "x.pt", "q")
     torch.save({"w": torch.ones(3).to_sparse()}, tmp_path / "x.pt")
-    with pytest.raises(UsageError, match="cannot be kept"):
+    with pytest.raises(UsageError, match="cannot be kept") as caught:
         open_torch(tmp_path / "x.pt")
+    assert "to_dense" in caught.value.mend
+
+
+def test_tensors_that_are_to_be_conjugated_or_negated_come_in_as_they_read(
+    ws: Workspace, tmp_path: Path
+) -> None:
+    number, other = torch.tensor([1 + 2j, 3 - 4j]), torch.tensor([1 + 2j])
+    saved = {"w": number.conj(), "n": other.conj().imag}
+    torch.save(saved, tmp_path / "m.pt")
+    record = import_model(ws.blobs, ws.store, open_torch(tmp_path / "m.pt"), SystemClock())
+    download(ws.blobs, record, tmp_path / "out")
+    found = load_file(tmp_path / "out" / "model.safetensors")
+    assert all(torch.equal(found[name], value) for name, value in saved.items())
+
+
+def test_a_program_of_torchscript_is_refused(tmp_path: Path) -> None:
+    with zipfile.ZipFile(tmp_path / "m.pt", "w") as archive:
+        for name in ("constants.pkl", "data.pkl", "version"):
+            archive.writestr(f"m/{name}", b"3\n")
+    with pytest.raises(UsageError, match="TorchScript") as caught:
+        open_torch(tmp_path / "m.pt")
+    assert "weights_only" not in str(caught.value)
+
+
+def test_what_needs_more_memory_than_there_is_is_told(
+    ws: Workspace,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    def allocate(*args: Any, **named: Any) -> None:
+        raise RuntimeError("can't allocate memory\nand more")
+
+    monkeypatch.setattr(importing, "import_model", allocate)
+    torch.save({"w": torch.ones(3)}, tmp_path / "m.pt")
+    words = [str(tmp_path / "m.pt"), "--store", ws.store.url, "--blobs", ws.blobs.url]
+    assert importing.main(words) == 1
+    told = json.loads(capsys.readouterr().out.splitlines()[-1])["error"]
+    assert "m.pt could not be imported" in told["what"]
+    assert told["why"] == "RuntimeError: can't allocate memory"
 
 
 # --- rehearsals with torch ---------------------------------------------------------------------

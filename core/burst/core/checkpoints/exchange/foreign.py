@@ -8,7 +8,9 @@ from __future__ import annotations
 
 import json
 import os
-from collections.abc import Callable, Mapping, Sequence
+import stat
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -28,6 +30,8 @@ _DTYPES: Mapping[str, str] = {  # the last one counts, and U8 is the carrier of 
 }
 _HEADER_BYTES = 8
 _MOST_HEADER = 100_000_000
+_MOST_EXTENT = 2**63 - 1
+_LONGEST_NAME = 200
 
 
 @dataclass(frozen=True)
@@ -55,8 +59,11 @@ class Foreign:
 
 def written_by_torch(path: Path) -> bool:
     """Whether what lies at `path` needs torch to be read."""
-    if path.is_dir():
-        return not list(path.glob("*.safetensors")) and any((path / n).exists() for n in _TORCH)
+    with readable(path):
+        if path.is_dir():
+            return not list(path.glob("*.safetensors")) and any(
+                (path / n).exists() for n in _TORCH
+            )
     return path.suffix in _TORCH_SUFFIXES
 
 
@@ -64,12 +71,13 @@ def torch_files(path: Path) -> list[Path]:
     """The files that hold the weights of what torch has written at `path`.
 
     Raises:
-        UsageError: an index is not one, or names a file that is not there.
+        UsageError: an index is not one, or names a file that is not there, or one is no file.
     """
     if not path.is_dir():
-        return [path]
+        return [_regular(path)]
     index = path / _TORCH[1]
-    return _indexed(index) if index.exists() else [path / _TORCH[0]]
+    with readable(path):
+        return _indexed(index) if index.exists() else [_regular(path / _TORCH[0])]
 
 
 def open_foreign(path: Path) -> Foreign:
@@ -79,8 +87,12 @@ def open_foreign(path: Path) -> Foreign:
         NotFound: there is nothing at `path`.
         UsageError: it is no such folder or file, or what is there does not fit together.
     """
-    if not path.exists():
-        raise NotFound(f"there is no {path}", mend="name a folder, or a file of weights")
+    check_there(path)
+    with readable(path):
+        return _open(path)
+
+
+def _open(path: Path) -> Foreign:
     files = _weights(path)
     held = {file.name: _tensors(file) for file in files}
     tensors = [tensor for of_file in held.values() for tensor in of_file]
@@ -94,22 +106,61 @@ def open_foreign(path: Path) -> Foreign:
     return Foreign(path.absolute().name, tensors, texts_beside(path))
 
 
+def check_there(path: Path) -> None:
+    """
+    Raises:
+        NotFound: there is nothing at `path`.
+        UsageError: it cannot be looked at.
+    """
+    with readable(path):
+        if not path.exists():
+            raise NotFound(f"there is no {path}", mend="name a folder, or a file of weights")
+
+
+@contextmanager
+def readable(path: Path) -> Iterator[None]:
+    """Raise what the disk says of a person's files in words.
+
+    Raises:
+        UsageError: something of `path` cannot be read.
+    """
+    try:
+        yield
+    except OSError as error:
+        of = str(error.filename or "")
+        raise UsageError(
+            f"{path} cannot be read",
+            why=": ".join(filter(None, (error.strerror or str(error), of[:_LONGEST_NAME]))),
+            mend="see that its files are there and may be read",
+        ) from error
+
+
+def _regular(path: Path) -> Path:
+    with readable(path):
+        if stat.S_ISREG(path.stat().st_mode):
+            return path
+    raise UsageError(f"{path} is no file", mend="name a folder of Hugging Face, or a file")
+
+
 def texts_beside(path: Path) -> dict[str, bytes]:
     """The small files of a folder that belong to its model: configuration and tokenizer.
 
     Raises:
-        UsageError: they have more than 64 MiB.
+        UsageError: they have more than 64 MiB, or one cannot be read.
     """
-    if not path.is_dir():
-        return {}
-    found = [
+    with readable(path):
+        return _texts(path) if path.is_dir() else {}
+
+
+def _texts(path: Path) -> dict[str, bytes]:
+    named = [
         each
         for each in sorted(path.iterdir())
-        if each.is_file()
-        and each.suffix in _TEXTS
+        if each.suffix in _TEXTS
         and not each.name.endswith(".index.json")
         and each.name not in _OURS
     ]
+    found = [_regular(each) for each in named if not each.is_dir()]
     size = sum(each.stat().st_size for each in found)
     if size > TEXT_BYTES:
         raise UsageError(
@@ -121,9 +172,9 @@ def texts_beside(path: Path) -> dict[str, bytes]:
 
 
 def _weights(path: Path) -> list[Path]:
-    if path.is_file():
+    if not path.is_dir():
         if path.suffix == ".safetensors":
-            return [path]
+            return [_regular(path)]
         raise UsageError(
             f"{path} is no file of weights",
             why=f"files end in .safetensors, {', '.join(_TORCH_SUFFIXES)}",
@@ -156,7 +207,7 @@ def _check_index(index: Path, held: Mapping[str, set[str]]) -> None:
 
 def _weight_map(index: Path) -> dict[str, str]:
     try:
-        found = json.loads(index.read_bytes())["weight_map"]
+        found = json.loads(_regular(index).read_bytes())["weight_map"]
     except (ValueError, KeyError, TypeError, RecursionError) as error:
         raise UsageError(f"{index} is no index of weights", why=_in_words(error)) from error
     if not isinstance(found, dict) or not all(isinstance(f, str) for f in found.values()):
@@ -173,19 +224,19 @@ def _in_words(error: Exception) -> str:
 
 
 def _indexed(index: Path) -> list[Path]:
-    files = [index.parent / name for name in sorted(set(_weight_map(index).values()))]
-    missing = [file.name for file in files if file.parent != index.parent or not file.is_file()]
+    files = {name: index.parent / name for name in sorted(set(_weight_map(index).values()))}
+    missing = [name for name, at in files.items() if at.parent != index.parent or not at.is_file()]
     if missing:
         raise UsageError(
-            f"{index} names files that are not there",
-            why=", ".join(missing[:8]),
+            f"{index} names files that are not beside it",
+            why=", ".join(repr(name[:_LONGEST_NAME]) for name in missing[:8]),
             mend="fetch the whole folder",
         )
-    return files
+    return list(files.values())
 
 
 def _tensors(path: Path) -> list[ForeignTensor]:
-    size = path.stat().st_size
+    size = _regular(path).stat().st_size
     try:
         with path.open("rb") as file:
             head = file.read(_HEADER_BYTES)
@@ -198,6 +249,8 @@ def _tensors(path: Path) -> list[ForeignTensor]:
             raise ValueError("it ends before its tensors do: it was not copied whole")
         if end < size:
             raise ValueError(f"{size - end} bytes come after its tensors")
+        for entry in header.values():
+            _check_entry(entry)
     except (ValueError, KeyError, TypeError, IndexError) as error:
         raise UsageError(f"{path} is no whole safetensors file", why=str(error)) from error
     unknown = [entry for entry in header.values() if entry.dtype not in _DTYPES]
@@ -213,9 +266,19 @@ def _tensors(path: Path) -> list[ForeignTensor]:
     ]
 
 
+def _check_entry(entry: Entry) -> None:
+    """See that it is a tensor that other readers of such files take, too."""
+    try:
+        entry.name.encode()
+    except UnicodeEncodeError:
+        raise ValueError(f"{entry.name!r} is no name in UTF-8") from None
+    if any(extent > _MOST_EXTENT for extent in entry.shape):
+        raise ValueError(f"{entry.name!r} has a shape that no tensor can have")
+
+
 def _reader(path: Path, entry: Entry) -> Callable[[memoryview, int], None]:
     def read_into(buffer: memoryview, start: int) -> None:
-        with path.open("rb", buffering=0) as file:
+        with readable(path), path.open("rb", buffering=0) as file:
             os.lseek(file.fileno(), entry.start + start, os.SEEK_SET)
             while buffer:
                 count = file.readinto(buffer)
