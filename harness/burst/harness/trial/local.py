@@ -47,8 +47,7 @@ def pytorch_init(
         seed: of data order, weights and everything random.
         folder: where metrics and checkpoints are kept; a script started again continues. None
             keeps nothing.
-        keep: how many of the newest checkpoints stay there, beside the best of each metric, by
-            lowest and by highest value, and pinned ones. None keeps all.
+        keep: how many checkpoints stay there beside the best, as in `burst.harness.init`.
 
     Raises:
         UsageError: these are not such, or the folder cannot be used.
@@ -69,15 +68,8 @@ def pytorch_init(
         else:
             determinism.prepare("seeded", None)
             session = _alone(own_folder, kept)
-            setting = Setting(
-                hparams=given,
-                config=own_config,
-                experiment=session.experiment,
-                trial=session.trial,
-                seed=seed,
-                device=_own_device(),
-                optimizations=Optimizations(aggregation_frequency=aggregation_frequency),
-            )
+            optimizations = Optimizations(aggregation_frequency=aggregation_frequency)
+            setting = _own_setting(session, given, own_config, seed, optimizations)
         if setting.mode != "off":
             determinism.seed_all(setting.seed)
         with gang_of_one():
@@ -87,6 +79,24 @@ def pytorch_init(
         determinism.explain(error)
         leave_badly(session, spec, error)
         raise
+
+
+def _own_setting(
+    session: Session,
+    hparams: Mapping[str, Any],
+    config: Mapping[str, Any],
+    seed: int,
+    optimizations: Optimizations,
+) -> Setting:
+    return Setting(
+        hparams=hparams,
+        config=config,
+        experiment=session.experiment,
+        trial=session.trial,
+        seed=seed,
+        device=_own_device(),
+        optimizations=optimizations,
+    )
 
 
 def _launched(spec: LaunchSpec, config: ExperimentConfig) -> Session:
