@@ -66,7 +66,7 @@ _versions = st.sampled_from([None, 1, True, 2, 1.0])
 
 def _module(items: dict[str, Any], versions: dict[str, Any]) -> Any:
     """Like what `state_dict` returns."""
-    state = OrderedDict(items)
+    state: Any = OrderedDict(items)
     state._metadata = OrderedDict((k, {"version": v}) for k, v in versions.items())
     return state
 

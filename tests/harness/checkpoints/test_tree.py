@@ -234,8 +234,13 @@ def _given_back() -> torch.Tensor:
 
 
 def _in_a_transform() -> torch.Tensor:
-    found = []
-    torch.func.grad(lambda tensor: found.append(tensor) or tensor.sum())(torch.rand(2))
+    found: list[torch.Tensor] = []
+
+    def keep(tensor: torch.Tensor) -> torch.Tensor:
+        found.append(tensor)
+        return tensor.sum()
+
+    torch.func.grad(keep)(torch.rand(2))
     return found[0]
 
 

@@ -21,7 +21,7 @@ class Bench:
     """A context with a model and an optimizer."""
 
     def __init__(self, **hparams: Any) -> None:
-        self.context = PyTorchTrialContext(Setting(hparams=hparams or {"lr": 0.1}))
+        self.context: Any = PyTorchTrialContext(Setting(hparams=hparams or {"lr": 0.1}))
         self.model = self.context.wrap_model(nn.Linear(2, 1))
         self.optimizer = self.context.wrap_optimizer(self.sgd())
 

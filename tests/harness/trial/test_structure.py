@@ -116,7 +116,7 @@ def test_what_differs_is_named_with_what_to_do(
         BEFORE,
         replace(BEFORE, models=({**ONE, "0.bias": None},)),
         replace(BEFORE, optimizers=(None,)),
-        replace(BEFORE, models=(dict(reversed(ONE.items())),)),
+        replace(BEFORE, models=({name: ONE[name] for name in sorted(ONE)},)),
     ],
     ids=["the same", "a lazy parameter", "an optimizer without groups", "another order"],
 )
@@ -155,8 +155,9 @@ class Adding(TinyTrial):
     """Has a layer more from its fourth batch on, and gives it to the optimizer."""
 
     def add(self) -> None:
-        self.model.add_module("late", nn.Linear(1, 1))
-        self.optimizer.add_param_group({"params": list(self.model.late.parameters())})
+        late = nn.Linear(1, 1)
+        self.model.add_module("late", late)
+        self.optimizer.add_param_group({"params": list(late.parameters())})
 
     def train_batch(self, batch: Any, epoch_idx: int, batch_idx: int) -> dict[str, Any]:
         if batch_idx == 3:
