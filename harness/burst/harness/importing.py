@@ -164,6 +164,9 @@ def _tensor(name: str, tensor: torch.Tensor, path: Path) -> ForeignTensor:
 
 
 def _reader(tensor: torch.Tensor) -> Callable[[memoryview, int], None]:
+    if tensor.numel() == 1:
+        tensor = tensor.reshape(())  # torch takes any stride of one element for contiguous
+
     def read_into(buffer: memoryview, start: int) -> None:
         buffer[:] = flat_bytes(tensor)[start : start + len(buffer)].data
 
