@@ -65,6 +65,7 @@ class Arena:
         for size in sizes:
             self.starts.append(total)
             total += (size // PAGE + 1) * PAGE
+        self.memory: Memory
         self._sizes = tuple(sizes)
         self._taken = [False] * len(sizes)
         self._turn = 0
