@@ -83,5 +83,6 @@ class Samples:
 
 def is_plain(tensor: torch.Tensor) -> bool:
     """Whether its bytes lie in memory as they will in a file."""
-    here = tensor.is_cpu and tensor.is_contiguous()
-    return here and not tensor.is_conj() and not tensor.is_neg()
+    return (
+        tensor.is_cpu and tensor.is_contiguous() and not tensor.is_neg() and not tensor.is_conj()
+    )

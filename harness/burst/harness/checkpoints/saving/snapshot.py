@@ -163,10 +163,9 @@ class Snapshot:
         """Take what cannot wait and is small, or shares a region with what can: its region may
         still be in use by the save before. Returns the other regions that cannot wait."""
         now: dict[int, list[tuple[Piece, int]]] = {}
-        for part, places in self._layout.where.items():
-            if part not in self._versions:
-                for number, piece, at in places:
-                    now.setdefault(number, []).append((piece, at))
+        for part in self._layout.where.keys() - self._versions.keys():
+            for number, piece, at in self._layout.where[part]:
+                now.setdefault(number, []).append((piece, at))
         urgent = set()
         with torch.no_grad():
             for number, pieces in now.items():

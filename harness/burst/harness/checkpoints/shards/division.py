@@ -131,12 +131,17 @@ def owned_by(optimizers: Sequence[torch.optim.Optimizer], encoded: Encoded) -> f
     """Indices of the tensors that are parameters or states of these optimizers: those that are
     alike on every rank of DDP, and that change in `step` alone."""
     owned: set[int] = set()
+    usual = torch.Tensor
     with torch.no_grad():
         for optimizer in optimizers:
             for group in optimizer.param_groups:
                 _add_addresses(group, owned)
-            for values in optimizer.state.values():
-                _add_addresses(values, owned)
+            for state in optimizer.state.values():
+                for value in state.values() if isinstance(state, dict) else (state,):
+                    if type(value) is usual:  # nearly all of them, and training waits
+                        owned.add(value.data_ptr())
+                    else:
+                        _add_addresses(value, owned)
     owned.discard(0)  # as is said of what has no memory
     return frozenset(i for i, item in enumerate(encoded.tensors) if item.address in owned)
 
