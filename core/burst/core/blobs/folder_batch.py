@@ -7,7 +7,6 @@ import threading
 from dataclasses import dataclass
 from pathlib import Path
 
-from burst.core.blobs.disk import write_file
 from burst.core.blobs.folder_writer import FolderWriter, confirm
 from burst.core.blobs.words import told
 from burst.core.errors import NotFound, StoreError
@@ -41,14 +40,13 @@ class FolderBatch:
         self._lock = threading.Lock()
 
     def put(self, key: str, data: bytes | bytearray | memoryview, sha256: str) -> None:
-        disk = self._writer.disk
         view = memoryview(data).cast("B")
         path = self._writer.path(key)
         with self._lock:
             self._folders.add(path.parent)
         with told(path):
             partial, descriptor = self._writer.create(
-                path.parent, lambda descriptor: write_file(disk, descriptor, view)
+                path.parent, lambda descriptor: self._writer.fill(descriptor, view)
             )
             file = _File(path, partial, os.fstat(descriptor), descriptor)
             with self._lock:

@@ -9,7 +9,7 @@ from contextlib import suppress
 from pathlib import Path
 from typing import TypeVar
 
-from burst.core.blobs.disk import Disk
+from burst.core.blobs.disk import DIRECT_FROM, Disk, write_file
 from burst.core.blobs.keys import check_key
 from burst.core.blobs.staging import Staging
 from burst.core.errors import StoreError
@@ -17,6 +17,9 @@ from burst.core.errors import StoreError
 T = TypeVar("T")
 
 _ATTEMPTS = 10
+_WRITING = 2
+"""Large files that are written at a time. Were there more, they would share the disk and end
+together, and leave it nothing to do while whoever writes them prepares the next."""
 
 
 class FolderWriter:
@@ -26,6 +29,7 @@ class FolderWriter:
         self.root = root
         self.disk = disk
         self._stagings: dict[int, Staging] = {}
+        self._writing = threading.Semaphore(_WRITING)
         self._lock = threading.Lock()
 
     def path(self, key: str) -> Path:
@@ -44,6 +48,14 @@ class FolderWriter:
             self.drop(partial, descriptor)
             raise
         return partial, descriptor
+
+    def fill(self, descriptor: int, data: memoryview) -> None:
+        """Write a new file's bytes, a large one's in its turn."""
+        if len(data) < DIRECT_FROM:
+            write_file(self.disk, descriptor, data)
+            return
+        with self._writing:
+            write_file(self.disk, descriptor, data)
 
     def place(self, partial: Path, path: Path) -> None:
         """Rename a durable file into its place, whose folder is made again if it went."""

@@ -47,6 +47,7 @@ from burst.harness.collective import Collective
 __all__ = ["BlobCheckpointEngine", "Identity"]
 
 _TIDY_S = 2.0
+_ALONE_S = 10.0
 IN_FLIGHT = 2
 """States on their way at the most. They share one arena: the second is copied to where the first
 is written already."""
@@ -155,8 +156,8 @@ class BlobCheckpointEngine:
 
     def wait(self, timeout: float | None = None, *, last: bool = False) -> bool:
         """See the port. Collective: what one rank does not have, none has."""
-        self._gates.settle()
         until = None if timeout is None else self._clock.monotonic() + timeout
+        self._gates.settle(alone_s=_ALONE_S if timeout is None else min(_ALONE_S, timeout))
         for done in self._flying:
             done.wait(self._left(until))
         if last:

@@ -56,11 +56,15 @@ class Gates:
                 handle = optimizer.register_step_pre_hook(self._before_step)
                 self._handles[id(optimizer)] = handle
 
-    def settle(self) -> None:
-        """Do now what the next step would wait for. Call it in the thread that trains."""
+    def settle(self, *, alone_s: float = 0.0) -> None:
+        """Do now what the next step would wait for. Call it in the thread that trains.
+
+        Args:
+            alone_s: how long it does not help copying, where nothing but the files is waited for.
+        """
         while self._open:
             snapshot, then = self._open.pop(0)
-            snapshot.gate()
+            snapshot.gate(alone_s=alone_s)
             snapshot.confirm()
             then()
 

@@ -117,9 +117,17 @@ class Snapshot:
             self._changed.notify_all()
         return True
 
-    def gate(self) -> None:
-        """Return once everything is copied, helping with it. Raises nothing: what went wrong is
-        the save's failure and not the training's."""
+    def gate(self, *, alone_s: float = 0.0) -> None:
+        """Return once everything is copied. Raises nothing: what went wrong is the save's failure
+        and not the training's.
+
+        Args:
+            alone_s: how long the others are let copy before this thread helps them. It is copied
+                sooner with help, but hashed and written sooner without.
+        """
+        if alone_s:
+            with self._changed:
+                self._changed.wait_for(lambda: not self._left, alone_s)
         while self.work():
             pass
         with self._changed:

@@ -133,14 +133,13 @@ def lay_out(parts: Sequence[packs.Part], *, pinned: bool, before: Arena | None =
 class Writers:
     """The threads that hash and write, for one save after another.
 
-    Few hash at a time, and one where there are two processors: were each thread to hash what it
-    has, the disk would have nothing to do until all of them were done, and training no processor
-    to itself.
+    Few hash at a time: were each thread to hash what it has, the disk would have nothing to do
+    until all of them were done.
     """
 
     def __init__(self) -> None:
         processors = len(os.sched_getaffinity(0))
-        self._hashing = threading.Semaphore(max(1, min(_HASHING, processors // 2)))
+        self._hashing = threading.Semaphore(max(1, min(_HASHING, processors)))
         self._threads = ThreadPoolExecutor(
             THREADS, thread_name_prefix="burst-checkpoint", initializer=_be_nice
         )
