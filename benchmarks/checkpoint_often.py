@@ -19,8 +19,10 @@ from pathlib import Path
 from benchmarks.result import Result
 
 HERE = Path(__file__).parent
-SECONDS = 100
+SECONDS = 200
 LIMIT = 0.02
+_OF_MEDIAN = 1.25
+"""A median's error beside that of a mean, where what is measured scatters normally."""
 EXPERIMENT = f"""
 name: checkpoint-often
 entrypoint: by_turns:ByTurns
@@ -39,7 +41,7 @@ def measure() -> list[Result]:
     whole = list(pairwise(turns))
     losses = [_loss(first, second) for first, second in whole]
     loss = statistics.median(losses)
-    noise = statistics.stdev(losses) / len(losses) ** 0.5
+    noise = _OF_MEDIAN * statistics.stdev(losses) / len(losses) ** 0.5
     without = statistics.median(turn["rate"] for turn in turns if not turn["saving"])
     saves = sum(turn["saves"] for turn in turns)
     return [
@@ -49,12 +51,16 @@ def measure() -> list[Result]:
             f"{without:.1f} batches/s without",
             1 - loss,
             f"< {LIMIT * 100:.0f} %",
-            loss < LIMIT if noise < LIMIT else None,
-            note=f"{len(turns)} turns of one `burst run`, {saves} checkpoints; median of "
-            f"neighbouring turns, whose mean is known to ± {noise * 100:.2f} %; no verdict where "
-            "that is more than the target",
+            _verdict(loss, noise),
+            note=f"{len(turns)} turns of one `burst run`, {saves} checkpoints; the median of "
+            f"neighbouring turns, known to ± {noise * 100:.2f} %; no verdict where the target "
+            "lies within that",
         )
     ]
+
+
+def _verdict(loss: float, noise: float) -> bool | None:
+    return loss < LIMIT if abs(loss - LIMIT) > noise else None
 
 
 def _turns() -> list[dict[str, float]]:
