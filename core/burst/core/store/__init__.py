@@ -12,7 +12,8 @@ __all__ = ["Store", "event_of", "open_store", "update"]
 
 
 def open_store(url: str) -> Store:
-    """The store at `url`: `sqlite:///absolute/path`, or `memory:` (within this process).
+    """The store at `url`: `sqlite:///absolute/path`, `dynamodb://table?region=…`, or `memory:`
+    (within this process).
 
     Raises:
         UsageError: no adapter knows such a URL.
@@ -28,8 +29,12 @@ def open_store(url: str) -> Store:
         from burst.core.store.sqlite import SqliteStore
 
         return SqliteStore(Path(rest[2:]))
+    if scheme == "dynamodb":
+        from burst.core.store.dynamodb.store import DynamoStore
+
+        return DynamoStore(url)
     raise UsageError(
         f"{url!r} names no store",
-        why="a store is sqlite:///absolute/path, or memory: for one process",
+        why="a store is sqlite:///absolute/path, dynamodb://table, or memory: for one process",
         mend="correct BURST_STORE, or `store` in burst.yaml",
     )

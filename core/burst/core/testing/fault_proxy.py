@@ -1,4 +1,5 @@
-"""A proxy before an S3 server that spoils chosen answers, as networks and busy servers do."""
+"""A proxy before a server of AWS's protocols that spoils chosen answers, as networks and busy
+servers do."""
 
 from __future__ import annotations
 
@@ -27,6 +28,8 @@ class Spoil(Enum):
     SLOW_DOWN = "503 SlowDown, not done"
     ERROR = "500 InternalError, not done"
     TOO_MANY = "429, not done"
+    THROTTLED = "400 ThrottlingException in JSON, as DynamoDB says it, not done"
+    EXPIRED = "400 ExpiredTokenException in JSON, not done"
     RESET = "the connection is reset, not done"
     LOST = "it is done, and the connection reset instead of an answer"
     TRUNCATED = "half of the answer's body, then the end"
@@ -39,7 +42,10 @@ _SAID = {
     Spoil.SLOW_DOWN: (503, "SlowDown"),
     Spoil.ERROR: (500, "InternalError"),
     Spoil.TOO_MANY: (429, "TooManyRequests"),
+    Spoil.THROTTLED: (400, "ThrottlingException"),
+    Spoil.EXPIRED: (400, "ExpiredTokenException"),
 }
+_IN_JSON = ("ThrottlingException", "ExpiredTokenException")
 
 
 @dataclass
@@ -143,6 +149,8 @@ class _Handler(BaseHTTPRequestHandler):
 
     def _say(self, status: int, code: str) -> None:
         text = f"<Error><Code>{code}</Code><Message>as the test wants it</Message></Error>"
+        if code in _IN_JSON:
+            text = f'{{"__type": "x#{code}", "message": "as the test wants it"}}'
         body = b"" if self.command == "HEAD" else text.encode()
         self.send_response_only(status)
         self.send_header("Content-Length", str(len(body)))

@@ -1,0 +1,1 @@
+"""The store in one DynamoDB table: many machines, nothing running."""

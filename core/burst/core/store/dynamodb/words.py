@@ -1,0 +1,113 @@
+"""What DynamoDB said, as an error that a person can act on, and whether it may pass."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any
+
+from burst.core.blobs.retrying import Passing
+from burst.core.errors import BurstError, Refused, StoreError, Unauthorized, Unreachable
+
+_THROTTLED = (
+    "LimitExceededException",
+    "ProvisionedThroughputExceededException",
+    "RequestLimitExceeded",
+    "Throttling",
+    "ThrottlingException",
+    "ThrottledException",
+    "TransactionInProgressException",
+)
+UNKNOWN_KEYS = (
+    "ExpiredToken",
+    "ExpiredTokenException",
+    "IncompleteSignatureException",
+    "InvalidClientTokenId",
+    "InvalidSignatureException",
+    "MissingAuthenticationTokenException",
+    "UnrecognizedClientException",
+)
+_LOGIN = "set AWS_PROFILE or AWS_ACCESS_KEY_ID, or log in with `aws sso login`"
+
+
+@contextmanager
+def told(table: str) -> Iterator[None]:
+    """Raise what botocore raises inside in burst's words; a cancelled transaction passes through.
+
+    Raises:
+        Passing: what may be otherwise a moment later.
+        BurstError: the rest.
+    """
+    from botocore.exceptions import BotoCoreError, ClientError
+
+    try:
+        yield
+    except ClientError as error:
+        if error.response["Error"].get("Code") == "TransactionCanceledException":
+            raise
+        words, passing = _in_words(error.response, table)
+        raise (Passing(words) if passing else words) from error
+    except BotoCoreError as error:
+        raise _without_answer(error, table) from error
+
+
+def no_answer(table: str, why: str) -> Unreachable:
+    return Unreachable(
+        f"DynamoDB did not answer for table {table}",
+        why=why,
+        mend="check the network, the credentials and the region",
+    )
+
+
+def _in_words(response: Any, table: str) -> tuple[BurstError, bool]:
+    facts = response.get("Error", {})
+    code, message = str(facts.get("Code", "")), str(facts.get("Message", ""))
+    status = int(response.get("ResponseMetadata", {}).get("HTTPStatusCode", 0))
+    why = f"{message or status} ({code or status})"
+    if code == "ResourceNotFoundException":
+        mend = "`burst up` makes it; correct `store` in burst.yaml if it has another name"
+        return StoreError(f"there is no table {table}", why=why, mend=mend), False
+    if code in UNKNOWN_KEYS:
+        what = f"DynamoDB does not accept the AWS credentials for table {table}"
+        return Unauthorized(what, why=why, mend=_LOGIN), False
+    if code in ("AccessDeniedException", "AccessDenied"):
+        mend = "check which credentials are used with `aws sts get-caller-identity`"
+        return Refused(f"DynamoDB does not let you use table {table}", why=why, mend=mend), False
+    if code in _THROTTLED or status >= 500 or status in (0, 408, 429):
+        return no_answer(table, why), True
+    return StoreError(f"DynamoDB refused a request for table {table}", why=why), False
+
+
+def _without_answer(error: Exception, table: str) -> BurstError | Passing:
+    from botocore.exceptions import (
+        ConnectionError as NotConnected,
+    )
+    from botocore.exceptions import (
+        CredentialRetrievalError,
+        HTTPClientError,
+        NoCredentialsError,
+        NoRegionError,
+        PartialCredentialsError,
+        SSLError,
+        SSOError,
+        TokenRetrievalError,
+    )
+
+    nobody = (
+        CredentialRetrievalError,
+        NoCredentialsError,
+        PartialCredentialsError,
+        SSOError,
+        TokenRetrievalError,
+    )
+    if isinstance(error, nobody):
+        what = f"there are no AWS credentials to use table {table} with"
+        return Unauthorized(what, why=str(error), mend=_LOGIN)
+    if isinstance(error, NoRegionError):
+        mend = "add ?region=us-east-1 to the store's URL, or set AWS_DEFAULT_REGION"
+        return Refused(
+            f"it is not said in which region table {table} is", why=str(error), mend=mend
+        )
+    passing = isinstance(error, HTTPClientError | NotConnected) and not isinstance(error, SSLError)
+    words = no_answer(table, str(error))
+    return Passing(words) if passing else words

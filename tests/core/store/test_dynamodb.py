@@ -1,0 +1,287 @@
+"""The DynamoDB store keeps the whole contract on two servers, and what only a network breaks."""
+
+from __future__ import annotations
+
+import itertools
+import os
+import threading
+from collections.abc import Callable, Iterator
+from contextlib import closing
+from typing import Any
+
+import pytest
+
+from burst.core.blobs.retrying import Retries
+from burst.core.errors import Conflict, Refused, StoreError, Unauthorized, Unreachable, UsageError
+from burst.core.model import Allocation, Experiment, Trial
+from burst.core.store.dynamodb import table as table_module
+from burst.core.store.dynamodb.items import event_key, keyed
+from burst.core.store.dynamodb.plan import plan
+from burst.core.store.dynamodb.store import DynamoStore
+from burst.core.store.dynamodb.table import TableUrl
+from burst.core.store.port import Append, AppendMetrics, Fence, Put
+from burst.core.testing import examples
+from burst.core.testing.examples import EXPERIMENT, TRIAL
+from burst.core.testing.fault_proxy import FaultProxy, Spoil, fault_proxy
+from burst.core.testing.ministack import ENVIRON, ministack
+from burst.core.testing.process_contract import ProcessContract
+from burst.core.testing.store_contract import StoreContract
+from tests.core.store.mock_dynamodb import mock_dynamodb
+
+_tables = itertools.count()
+_HASTY = Retries(attempts=4, sleep=lambda _: None)
+
+
+@pytest.fixture(scope="module")
+def real(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
+    with ministack(tmp_path_factory.mktemp("ministack") / "log") as url:
+        yield url
+
+
+@pytest.fixture(scope="module")
+def other() -> Iterator[str]:
+    with mock_dynamodb() as url:
+        yield url
+
+
+@pytest.fixture(autouse=True)
+def credentials(monkeypatch: pytest.MonkeyPatch) -> None:
+    for name, value in ENVIRON.items():
+        monkeypatch.setenv(name, value)
+
+
+def made(server: str, retries: Retries = _HASTY) -> DynamoStore:
+    """A store in a new table."""
+    name = f"burst-{os.getpid()}-{next(_tables)}"
+    store = DynamoStore(f"dynamodb://{name}?endpoint_url={server}", retries)
+    store.table.create()
+    return store
+
+
+@pytest.fixture
+def store(real: str) -> Iterator[DynamoStore]:
+    with closing(made(real)) as store:
+        yield store
+
+
+class TestDynamoStore(StoreContract, ProcessContract):
+    @pytest.fixture
+    def store(self, real: str) -> Iterator[DynamoStore]:
+        with closing(made(real)) as store:
+            yield store
+
+
+class TestDynamoStoreOnAnotherServer(StoreContract):
+    @pytest.fixture
+    def store(self, other: str) -> Iterator[DynamoStore]:
+        with closing(made(other)) as store:
+            yield store
+
+
+# --- the network -------------------------------------------------------------------------------
+
+
+@pytest.fixture(params=["real", "other"])
+def proxy(request: pytest.FixtureRequest) -> Iterator[FaultProxy]:
+    with fault_proxy(request.getfixturevalue(request.param)) as proxy:
+        yield proxy
+
+
+@pytest.mark.parametrize("place", [0, 1, 2])
+@pytest.mark.parametrize(
+    "spoil", [Spoil.LOST, Spoil.RESET, Spoil.ERROR, Spoil.THROTTLED, Spoil.TOO_MANY]
+)
+def test_whatever_happens_to_a_request_a_commit_happens_once(
+    proxy: FaultProxy, spoil: Spoil, place: int
+) -> None:
+    """Of each commit the second has to count events; the others are one request."""
+    with closing(made(proxy.url)) as store:
+        store.commit(Put(examples.trial(token=1)))
+        proxy.spoils += [("POST", Spoil.NOTHING)] * place + [("POST", spoil)]
+        store.commit(Append(examples.event("a")), Fence(TRIAL, 1))
+        store.commit(Put(examples.trial(version=1, token=2)), Append(examples.event("b")))
+        store.commit(AppendMetrics(examples.chunk(0)), Fence(TRIAL, 2))
+        assert proxy.spoils == []
+        assert [event.name for event in store.events().events] == ["a", "b"]
+        assert store.get(Trial, TRIAL).version == 2
+        assert store.metrics(TRIAL) == [examples.chunk(0)]
+
+
+def test_a_server_that_stays_silent_is_unreachable(proxy: FaultProxy) -> None:
+    with closing(made(proxy.url)) as store:
+        proxy.spoils += [("POST", Spoil.THROTTLED)] * 4
+        with pytest.raises(Unreachable, match="did not answer") as caught:
+            store.get(Trial, TRIAL)
+        assert "ThrottlingException" in caught.value.why
+
+
+def test_credentials_that_expired_are_looked_for_anew(
+    proxy: FaultProxy, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    asked = []
+    client: Callable[..., Any] = table_module._client
+
+    def counting(where: TableUrl) -> Any:
+        asked.append(where)
+        return client(where)
+
+    monkeypatch.setattr(table_module, "_client", counting)
+    with closing(made(proxy.url)) as store:
+        store.commit(Put(examples.trial()))
+        proxy.spoils += [("POST", Spoil.EXPIRED)]
+        assert store.get(Trial, TRIAL).version == 1
+        assert len(asked) == 2
+        proxy.spoils += [("POST", Spoil.EXPIRED)] * 2
+        with pytest.raises(Unauthorized, match="does not accept the AWS credentials") as caught:
+            store.get(Trial, TRIAL)
+        assert "aws sso login" in caught.value.mend
+
+
+def test_no_credentials_are_told_with_a_mend(
+    real: str, monkeypatch: pytest.MonkeyPatch, tmp_path: Any
+) -> None:
+    for name in ("AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY"):
+        monkeypatch.delenv(name)
+    monkeypatch.setenv("AWS_CONFIG_FILE", str(tmp_path / "config"))
+    monkeypatch.setenv("AWS_SHARED_CREDENTIALS_FILE", str(tmp_path / "credentials"))
+    monkeypatch.setenv("AWS_EC2_METADATA_DISABLED", "true")
+    with (
+        closing(DynamoStore(f"dynamodb://nowhere?endpoint_url={real}", _HASTY)) as store,
+        pytest.raises(Unauthorized, match="no AWS credentials"),
+    ):
+        store.find(Trial, TRIAL)
+
+
+def test_a_region_that_nobody_told_is_asked_for(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("AWS_DEFAULT_REGION")
+    monkeypatch.setenv("AWS_CONFIG_FILE", "/nonexistent")
+    with pytest.raises(Refused, match="which region") as caught:
+        DynamoStore("dynamodb://nowhere", _HASTY).find(Trial, TRIAL)
+    assert "?region=" in caught.value.mend
+
+
+def test_a_table_that_is_not_there_is_named(real: str) -> None:
+    with (
+        closing(DynamoStore(f"dynamodb://nowhere?endpoint_url={real}", _HASTY)) as store,
+        pytest.raises(StoreError, match="there is no table nowhere") as caught,
+    ):
+        store.commit(Put(examples.trial()))
+    assert "burst up" in caught.value.mend
+
+
+@pytest.mark.parametrize("url", ["dynamodb://", "dynamodb://a/b", "dynamodb://a?regoin=x"])
+def test_a_url_that_names_no_table_is_a_usage_error(url: str) -> None:
+    with pytest.raises(UsageError, match="dynamodb://"):
+        DynamoStore(url)
+
+
+# --- the table ---------------------------------------------------------------------------------
+
+
+def test_lists_of_more_than_one_page_are_whole(store: DynamoStore) -> None:
+    for number in range(5):  # a page is 1 MB
+        id = f"exp-1m3k9zq4w7{number}"
+        store.commit(Put(examples.experiment(id=id, source="x" * 300_000)))
+    assert [found.id[-1] for found in store.children(Experiment, "")] == list("01234")
+    found = store.children(Experiment, "", limit=4, newest_first=True)
+    assert [each.id[-1] for each in found] == list("4321")
+    assert [found.id[-1] for found in store.live(Experiment)] == list("01234")
+
+
+def test_live_records_beyond_what_one_request_reads_are_whole(store: DynamoStore) -> None:
+    for first in (0, 80):
+        store.commit(*(Put(examples.trial(number)) for number in range(first, first + 80)))
+    assert [trial.number for trial in store.live(Trial)] == list(range(160))
+
+
+def test_a_record_that_the_index_still_calls_live_is_left_out(store: DynamoStore) -> None:
+    store.commit(Put(examples.trial()))
+    item = store.table.get((f"trial/{EXPERIMENT}", TRIAL))
+    assert item is not None
+    store.commit(*_done(store))
+    body = store.table.get((f"trial/{EXPERIMENT}", TRIAL))
+    assert body is not None
+    stale = {**body, "live": item["live"], "live_at": item["live_at"]}
+    store.table.call(lambda client: client.put_item(TableName=store.table.where.name, Item=stale))
+    assert store.live(Trial) == []
+
+
+def test_a_finished_trial_is_in_no_index(store: DynamoStore) -> None:
+    store.commit(Put(examples.trial()))
+    store.commit(*_done(store))
+    item = store.table.get((f"trial/{EXPERIMENT}", TRIAL))
+    assert item is not None
+    assert "live" not in item
+    assert "live_at" not in item
+
+
+def test_events_stop_before_one_that_the_index_has_not_taken_in(store: DynamoStore) -> None:
+    for name in "abc":
+        store.commit(Append(examples.event(name)))
+    lagging = {
+        "TableName": store.table.where.name,
+        "Key": keyed(event_key(examples.event("b").experiment, 2)),
+    }
+    store.table.call(lambda client: client.update_item(**lagging, UpdateExpression="REMOVE feed"))
+    page = store.events()
+    assert [event.name for event in page.events] == ["a"]
+    assert store.events(page.cursor).events == ()
+    store.table.call(
+        lambda client: client.update_item(
+            **lagging,
+            UpdateExpression="SET feed = :feed",
+            ExpressionAttributeValues={":feed": {"S": "feed"}},
+        )
+    )
+    assert [event.name for event in store.events(page.cursor).events] == ["b", "c"]
+
+
+def test_sixteen_writers_that_all_add_events_lose_none(store: DynamoStore) -> None:
+    def write(worker: int) -> None:
+        with closing(DynamoStore(store.url)) as own:
+            for number in range(6):
+                own.commit(Append(examples.event(f"{worker}.{number}")))
+
+    threads = [threading.Thread(target=write, args=(worker,)) for worker in range(16)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    names = [event.name for event in store.events().events]
+    assert sorted(names) == sorted(f"{w}.{n}" for w in range(16) for n in range(6))
+
+
+def test_a_commit_that_dynamodb_would_refuse_for_its_size_is_a_defect(store: DynamoStore) -> None:
+    large = [
+        Put(examples.experiment(id=f"exp-1m3k9zq4w{number:02d}", source="x" * 300_000))
+        for number in range(15)
+    ]
+    with pytest.raises(ValueError, match="in one commit"):
+        store.commit(*large)
+    many = [Put(examples.allocation(id=f"alloc-1m3k9zq4w{n:02d}")) for n in range(60)]
+    with pytest.raises(ValueError, match="120 actions"):
+        store.commit(*many)
+    assert store.children(Allocation, TRIAL) == []
+
+
+def test_a_parent_that_the_id_denies_is_a_defect(store: DynamoStore) -> None:
+    with pytest.raises(ValueError, match="cannot have the parent"):
+        store.commit(Put(examples.trial().model_copy(update={"experiment": "exp-1m3k9zq4w7e"})))
+
+
+def test_what_was_written_by_another_is_no_commit_of_ones_own() -> None:
+    """A version that is met because an answer got lost, and one that another has written."""
+    planned = plan([Put(examples.trial(version=1))], "mine")
+    met = {"version": {"N": "2"}, "commit": {"S": "mine"}}
+    assert planned.is_own([met])
+    met["commit"]["S"] = "another's"
+    assert not planned.is_own([met, None, {}])
+    assert isinstance(planned.refusal([met]), Conflict)
+
+
+def _done(store: DynamoStore) -> list[Any]:
+    from burst.core.states import Reason, TrialState, advance
+
+    trial = store.get(Trial, TRIAL)
+    cancelled, _ = advance(trial, TrialState.CANCELLED, Reason(code="test"), examples.NOW)
+    return [Put(cancelled)]
