@@ -56,6 +56,34 @@ def test_every_folder_of_modules_is_a_package() -> None:
     assert [_relative(f) for f in folders if not (f / "__init__.py").exists()] == []
 
 
+OF_THE_USER = {
+    "core/burst/core/chance.py",
+    "harness/burst/harness/checkpoints/codec/rng.py",
+    "harness/burst/harness/data/randomness.py",
+    "harness/burst/harness/data/seeding.py",
+    "harness/burst/harness/determinism.py",
+}
+"""What may touch the generators of a trial: it seeds, saves and restores them."""
+
+
+def test_nothing_else_draws_from_the_generators_that_a_trial_restores() -> None:
+    """Generators of one's own (`random.Random(seed)`) are no harm."""
+    drawing = {
+        _relative(path)
+        for path in _sources()
+        if "/testing/" not in str(path)
+        for node in ast.walk(ast.parse(path.read_text()))
+        if (isinstance(node, ast.ImportFrom) and node.module == "random")
+        or (
+            isinstance(node, ast.Attribute)
+            and isinstance(node.value, ast.Name)
+            and node.value.id == "random"
+            and node.attr not in ("Random", "SystemRandom")
+        )
+    }
+    assert drawing <= OF_THE_USER
+
+
 def test_layers_hold() -> None:
     linter = Path(sys.executable).with_name("lint-imports")
     done = subprocess.run(

@@ -9,9 +9,9 @@ overwrite.
 
 from __future__ import annotations
 
-import random
 import re
 
+from burst.core.chance import chance
 from burst.core.clock import Clock
 from burst.core.errors import UsageError
 
@@ -21,15 +21,13 @@ _KINDS = ("exp", "alloc", "node", "ckpt")
 _ID = re.compile(rf"(?:{'|'.join(_KINDS)})-[{_DIGITS}]{{11}}")
 _TRIAL_ID = re.compile(rf"exp-[{_DIGITS}]{{11}}\.t[0-9]{{4,6}}")
 
-_random = random.SystemRandom()
-
 
 def new_id(kind: str, clock: Clock) -> str:
     """A fresh id of `kind` (exp, alloc, node or ckpt)."""
     if kind not in _KINDS:
         raise ValueError(f"no such kind of id: {kind!r}")
     millis = max(0, int((clock.now() - _EPOCH_S) * 1000))
-    return f"{kind}-{_base32(millis, 8)}{_base32(_random.randrange(32**3), 3)}"
+    return f"{kind}-{_base32(millis, 8)}{_base32(chance.randrange(32**3), 3)}"
 
 
 def trial_id(experiment: str, number: int) -> str:

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import random
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import torch
 
 from burst.core.blobs import open_blobs
@@ -45,6 +47,30 @@ def _engine(lab: Lab, share: _Share, shared_url: str) -> BlobCheckpointEngine:
 
 def _state(number: int) -> dict[str, Any]:
     return {"models": [{"w": torch.full((5,), float(number))}]}
+
+
+def test_no_save_copy_or_restore_draws_from_the_generators_of_the_trial(
+    lab: Lab, tmp_path: Path
+) -> None:
+    """They work in threads beside training, and a draw of theirs would change its next one."""
+
+    def drawn() -> tuple[Any, ...]:
+        return (
+            random.getstate(),
+            np.random.get_state(legacy=False)["state"]["key"].tobytes(),
+            torch.get_rng_state().sum(),
+        )
+
+    url = f"file://{tmp_path / 'share'}"
+    engine = _engine(lab, _Share(url), url)
+    before = drawn()
+    for number in (1, 2):
+        large = {"models": [{"w": torch.full((300_000,), float(number))}]}
+        engine.save(request(large, None, number))
+        assert engine.wait(last=True)
+        assert drawn() == before
+    assert engine.restore() is not None
+    assert drawn() == before
 
 
 def test_a_validated_checkpoint_that_could_not_be_copied_is_copied_with_the_next(

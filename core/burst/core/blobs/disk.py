@@ -10,10 +10,11 @@ import errno
 import fcntl
 import mmap
 import os
-import random
 import shutil
 from contextlib import suppress
 from pathlib import Path
+
+from burst.core.chance import chance
 
 PAGE = mmap.PAGESIZE
 DIRECT_FROM = 256 * 1024
@@ -172,7 +173,7 @@ def _cached(descriptor: int, size: int) -> bool:
     os.posix_fadvise(descriptor, 0, 0, os.POSIX_FADV_RANDOM)  # but not its neighbours as well
     try:
         return all(
-            os.preadv(descriptor, [page], random.randrange(size), os.RWF_NOWAIT) for _ in range(3)
+            os.preadv(descriptor, [page], chance.randrange(size), os.RWF_NOWAIT) for _ in range(3)
         )
     except BlockingIOError:
         return False

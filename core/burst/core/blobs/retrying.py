@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import random
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import TypeVar
 
+from burst.core.chance import chance
 from burst.core.errors import BurstError
 
 T = TypeVar("T")
@@ -39,7 +39,7 @@ class Retries:
     first_s: float = 0.1
     longest_s: float = 10.0
     sleep: Callable[[float], None] = time.sleep
-    random: Callable[[], float] = random.random
+    random: Callable[[], float] = chance.random
 
     def run(self, attempt: Callable[[], T]) -> T:
         """What `attempt` returns, at last.

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-import random
 from collections.abc import Callable, Sequence
 from typing import TypeVar
 
+from burst.core.chance import chance
 from burst.core.clock import Clock, SystemClock
 from burst.core.errors import Conflict
 from burst.core.model import Event, Record
@@ -52,7 +52,7 @@ def update(
         except Conflict:
             if not left:
                 raise
-            clock.sleep(random.uniform(0, longest))
+            clock.sleep(chance.uniform(0, longest))
             longest = min(2 * longest, _LONGEST_WAIT_S)
             continue
         return _after(record, writes)

@@ -11,13 +11,13 @@ part of a commit that happens meanwhile, which whoever writes finds out by the v
 
 from __future__ import annotations
 
-import random
 import uuid
 from collections.abc import Iterator
 from itertools import islice
 from typing import Any, TypeVar
 
 from burst.core.blobs.retrying import Retries
+from burst.core.chance import chance
 from burst.core.errors import NotFound
 from burst.core.model import Event, MetricChunk, Record
 from burst.core.store import codec
@@ -151,7 +151,7 @@ class DynamoStore:
                 raise refusal
             self._events = counted(met[len(planned.actions)])
             collisions += 1
-            self._retries.sleep(random.random() * _COLLISION_S * min(collisions, 10))
+            self._retries.sleep(chance.random() * _COLLISION_S * min(collisions, 10))
 
     def _sequence(self) -> int:
         if self._events is None:
