@@ -67,6 +67,7 @@ def test_each_error_has_the_exit_code_of_its_kind() -> None:
         "NotFound": ExitCode.NOT_FOUND,
         "Refused": ExitCode.REFUSED,
         "Unreachable": ExitCode.UNREACHABLE,
+        "Unauthorized": ExitCode.UNREACHABLE,
         "StoreError": ExitCode.FAILED,
         "Conflict": ExitCode.FAILED,
         "Fenced": ExitCode.FAILED,

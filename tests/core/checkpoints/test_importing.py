@@ -99,7 +99,7 @@ def test_a_folder_in_shards_comes_in_whole(shelf: Shelf, hub: Path, tmp_path: Pa
     download(shelf.blobs, record, tmp_path / "out")
     assert set(load_file(tmp_path / "out" / "model.safetensors")) == set(arrays())
     (hub / where["half"]).unlink()
-    with pytest.raises(UsageError, match="files that are not there"):
+    with pytest.raises(UsageError, match="files that are not beside it"):
         open_foreign(hub)
 
 
