@@ -13,6 +13,7 @@ from pathlib import Path
 
 from burst.core.blobs import open_blobs
 from burst.core.blobs.port import Blobs
+from burst.core.checkpoints.moved import settle_in
 from burst.core.config.cluster import ClusterConfig
 from burst.core.errors import BurstError
 from burst.core.state_mark import STATE_MARK
@@ -36,7 +37,8 @@ def home_of(environ: Mapping[str, str]) -> Path:
 def open_workspace(environ: Mapping[str, str] | None = None, cwd: Path | None = None) -> Workspace:
     """What `environ` and the `burst.yaml` at or above `cwd` name; by default this process's.
 
-    The home is made if it is not there, readable by its owner only.
+    The home is made if it is not there, readable by its owner only. If it was moved or copied
+    since it was opened last, its records learn of that.
 
     Raises:
         BurstError: the home cannot be made or written.
@@ -50,7 +52,10 @@ def open_workspace(environ: Mapping[str, str] | None = None, cwd: Path | None = 
     cluster = _cluster_of(Path.cwd() if cwd is None else cwd)
     store = environ.get("BURST_STORE") or cluster.store or f"sqlite://{home}/store.db"
     blobs = environ.get("BURST_BLOBS") or cluster.blobs or f"file://{home}/blobs"
-    return Workspace(home, cluster, open_store(store), open_blobs(blobs))
+    opened = open_store(store)
+    if store.startswith(f"sqlite://{home}/"):
+        settle_in(home, opened)
+    return Workspace(home, cluster, opened, open_blobs(blobs))
 
 
 def _make_home(home: Path) -> None:

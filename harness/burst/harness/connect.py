@@ -8,6 +8,7 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
+from burst.core.checkpoints.moved import settle_in
 from burst.core.clock import Clock, SystemClock
 from burst.core.errors import UsageError
 from burst.core.ids import new_id, trial_id
@@ -89,6 +90,7 @@ def _open_folder(folder: Path, clock: Clock) -> Link:
             mend="give `folder` a path that can be made and written to",
         ) from None
     store = open_store(f"sqlite://{folder / 'burst.db'}")
+    settle_in(folder, store)
     experiments = store.children(Experiment, "", limit=1)
     trial = _new_trial(store, folder, clock) if not experiments else experiments[0].id
     opened = update(store, Trial, trial_id(trial, 0), _one_more_attempt)
