@@ -94,6 +94,19 @@ def test_nothing_counts_as_durable_that_is_written_where_a_share_was_mounted_bef
     assert again.spread(manifest, tier).durable
 
 
+def test_a_folder_that_has_become_empty_by_itself_is_written_to_again(
+    lab: TierLab, two: list[Tier]
+) -> None:
+    """As where its disk was full, and what it held was removed to make room."""
+    tiers = lab.tiers(two)
+    lab.save(tiers, 10)
+    shared = Path(two[1].url.removeprefix("file://"))
+    for path in shared.iterdir():
+        shutil.rmtree(path)
+    manifest = lab.save(tiers, 20, spread=False)
+    assert tiers.spread(manifest, two[1]).durable
+
+
 def test_a_restore_is_damaged_and_not_unreachable_once_the_loss_is_accepted(
     lab: TierLab, two: list[Tier]
 ) -> None:

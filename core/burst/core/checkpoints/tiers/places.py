@@ -29,6 +29,7 @@ from burst.core.checkpoints.format.manifest import Damaged, Manifest
 from burst.core.checkpoints.removal.collect import Library, Reach
 from burst.core.checkpoints.tiers import rules
 from burst.core.checkpoints.tiers.copy import copy_checkpoint
+from burst.core.checkpoints.tiers.mounts import Mounts, is_bare
 from burst.core.checkpoints.tiers.prune import Measure
 from burst.core.checkpoints.tiers.reader import SILENT, Elsewhere, Place, Source, Warn
 from burst.core.checkpoints.verify import read
@@ -45,15 +46,6 @@ Opener = Callable[[str], Blobs]
 
 def _warn(text: str) -> None:
     print(f"warning: {text}", file=sys.stderr)
-
-
-def _is_bare(blobs: Blobs) -> bool:
-    return next(iter(blobs.list("")), None) is None
-
-
-def _is_bare_folder(blobs: Blobs) -> bool:
-    """Whether it may be the place where a disk is mounted at other times."""
-    return blobs.url.startswith("file://") and _is_bare(blobs)
 
 
 def _bare(url: str, what: str) -> Unreachable:
@@ -92,6 +84,7 @@ class Tiers:
         self._mends = mends
         self._opened: dict[str, Blobs] = {}
         self._lock = threading.Lock()
+        self._mounts = Mounts()
         self._copied: dict[str, Lengths] = {}
         """By URL: how far the newest checkpoint was that is known to be there."""
         finishes = not all(tier.shared for tier in self._tiers)
@@ -150,12 +143,13 @@ class Tiers:
                 is a folder that is empty, though an earlier checkpoint was written there: then its
                 disk is not mounted any more, and what is written would not outlive the node.
         """
-        if to.url in self._copied and _is_bare_folder(self._open(to.url)):
+        if to.url in self._copied and self._mounts.is_away(self._open(to.url)):
             raise _bare(to.url, "an earlier checkpoint")
         others = [tier for tier in self._tiers if tier.url != to.url]
         places = [self._place(tier, kept=False) for tier in others]
         source = Source(places, manifest, self._warn)
         copy_checkpoint(source, manifest, self._open(to.url), partial(self._opener, to.url))
+        self._mounts.see(self._open(to.url))
         self._copied[to.url] = manifest.done
         return self._copy(to, self._clock.now())
 
@@ -232,7 +226,7 @@ class Tiers:
         claims = {copy.url for copy in record.copies if copy.durable} or {record.url}
         if place.local or place.url not in claims:
             return False
-        return _is_bare(place.open())
+        return is_bare(place.open())
 
     def _mend(self, damaged: Sequence[Place], record: Checkpoint, manifest: Manifest) -> None:
         for place in damaged:
