@@ -37,7 +37,7 @@ def bring_in(
     """
     check_there(path)
     if not written_by_torch(path):
-        foreign = open_foreign(path)
+        foreign = open_foreign(path, key)
         blobs = session.workspace.blobs
         return import_model(
             blobs, session.store, foreign, session.clock, name=name, progress=progress

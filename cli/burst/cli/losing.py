@@ -5,8 +5,9 @@ from __future__ import annotations
 import click
 
 from burst.cli.session import Session
-from burst.core.blobs import open_blobs
+from burst.core.blobs import names_blobs, open_blobs
 from burst.core.checkpoints.removal.lost import accept_loss, refuse_unless_empty, said_to_lie_in
+from burst.core.errors import UsageError
 from burst.core.units import counted
 
 
@@ -19,6 +20,12 @@ def give_up(session: Session, url: str, *, ask: bool) -> None:
         Refused: something lies there.
         Unreachable: it did not answer.
     """
+    if not names_blobs(url):
+        raise UsageError(
+            f"{url!r} names no place of checkpoints",
+            why="such a place is file:///absolute/path or s3://bucket/prefix",
+            mend="give the URL that `burst checkpoint show` prints at `lies in`",
+        )
     place = open_blobs(url)
     refuse_unless_empty(place)
     records = said_to_lie_in(session.store, place.url)

@@ -7,7 +7,12 @@ from pathlib import Path
 from burst.core.blobs.port import BlobInfo, Blobs
 from burst.core.errors import UsageError
 
-__all__ = ["BlobInfo", "Blobs", "open_blobs"]
+__all__ = ["BlobInfo", "Blobs", "names_blobs", "open_blobs"]
+
+
+def names_blobs(url: str) -> bool:
+    """Whether there is an adapter for such a URL; nothing is opened."""
+    return _is_folder(url) or _is_bucket(url)
 
 
 def open_blobs(url: str) -> Blobs:
@@ -20,11 +25,11 @@ def open_blobs(url: str) -> Blobs:
         UsageError: no adapter knows such a URL.
         Unreachable: the folder cannot be made.
     """
-    if url.startswith("file:///") and url.rstrip("/") != "file:":
+    if _is_folder(url):
         from burst.core.blobs.folder import FolderBlobs
 
         return FolderBlobs(Path(url.removeprefix("file://")))
-    if url.startswith("s3://") and url.removeprefix("s3://").split("?")[0].strip("/"):
+    if _is_bucket(url):
         from burst.core.blobs.s3 import S3Blobs
 
         return S3Blobs(url)
@@ -33,3 +38,11 @@ def open_blobs(url: str) -> Blobs:
         why="blobs are file:///absolute/path or s3://bucket/prefix",
         mend="correct BURST_BLOBS, or `blobs` in burst.yaml",
     )
+
+
+def _is_folder(url: str) -> bool:
+    return url.startswith("file:///") and url.rstrip("/") != "file:"
+
+
+def _is_bucket(url: str) -> bool:
+    return url.startswith("s3://") and bool(url.removeprefix("s3://").split("?")[0].strip("/"))

@@ -80,16 +80,27 @@ def torch_files(path: Path) -> list[Path]:
         return _indexed(index) if index.exists() else [_regular(path / _TORCH[0])]
 
 
-def open_foreign(path: Path) -> Foreign:
+def open_foreign(path: Path, key: str = "") -> Foreign:
     """The model in a folder of Hugging Face, or in a safetensors file.
+
+    Args:
+        key: as of `burst.harness.importing.open_torch`; such files have none.
 
     Raises:
         NotFound: there is nothing at `path`.
-        UsageError: it is no such folder or file, or what is there does not fit together.
+        UsageError: it is no such folder or file, or what is there does not fit together, or a
+            key is given.
     """
     check_there(path)
     with readable(path):
-        return _open(path)
+        found = _open(path)
+    if key:
+        raise UsageError(
+            f"{path} holds no state dict at {key!r}",
+            why="safetensors files hold one model, and nothing beside its tensors",
+            mend="import it without --key",
+        )
+    return found
 
 
 def _open(path: Path) -> Foreign:
