@@ -7,8 +7,10 @@ from pathlib import Path
 
 import pytest
 
+from burst.core.blobs.folder import FolderBlobs
 from burst.core.checkpoints.tiers.own_disk import local_folder, note_local_folders
 from burst.core.clock import ManualClock
+from burst.core.errors import BurstError, Refused, Unauthorized, Unreachable
 from burst.core.launch import Tier
 from burst.core.store.port import Put
 from burst.core.testing.examples import experiment, node
@@ -78,6 +80,44 @@ def test_a_second_time_it_says_since_when_and_who_asked(
     reason = burst.json("checkpoint", "show", first.id)["deleted_because"]
     assert reason == {"code": "requested", "text": "ada asked for it"}
     assert "deleted (requested)" in shown
+
+
+@pytest.mark.parametrize("kind", [Unauthorized, Unreachable, Refused])
+def test_where_a_place_cannot_be_used_it_says_what_counts_and_what_finishes_it(
+    burst: Burst,
+    lab: TierLab,
+    given: list[Tier],
+    monkeypatch: pytest.MonkeyPatch,
+    kind: type[BurstError],
+) -> None:
+    first, last = [lab.save(lab.tiers(given), batches) for batches in (10, 20)]
+    remove = FolderBlobs.delete
+
+    def refuses(blobs: FolderBlobs, key: str) -> None:
+        if blobs.url == given[1].url:
+            raise kind("the share does not let us in", why="read-only", mend="log in")
+        remove(blobs, key)
+
+    monkeypatch.setattr(FolderBlobs, "delete", refuses)
+    for _ in range(2):
+        said = burst("checkpoint", "delete", "-y", first.id, status=kind.exit_code).stderr
+        assert f"{first.id} counts as deleted, but its bytes remain" in said
+        assert "the share does not let us in" in said
+        assert "log in" in said
+        assert f"`burst checkpoint delete {first.id}`" in said
+    monkeypatch.undo()
+    assert "was deleted already" in burst("checkpoint", "delete", first.id).stderr
+    assert stored(given[1].url) == keys_of(last)
+
+
+def test_what_is_needed_is_refused_in_its_own_words(
+    burst: Burst, lab: TierLab, given: list[Tier]
+) -> None:
+    first = lab.save(lab.tiers(given), 10)
+    burst("checkpoint", "pin", first.id)
+    said = burst("checkpoint", "delete", "-y", first.id, status=5).stderr
+    assert "is pinned" in said
+    assert "counts as deleted" not in said
 
 
 def test_no_folder_is_made_where_none_is(burst: Burst, lab: TierLab, given: list[Tier]) -> None:

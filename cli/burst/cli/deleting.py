@@ -12,6 +12,7 @@ from burst.core.blobs.port import Blobs
 from burst.core.checkpoints.removal.delete import delete
 from burst.core.checkpoints.removal.reasons import requested, why_deleted
 from burst.core.checkpoints.tiers.own_disk import local_folders, own_disks
+from burst.core.errors import BurstError
 from burst.core.model import Checkpoint, Node
 from burst.runner.agent.machine import host_name
 
@@ -21,18 +22,23 @@ def delete_and_tell(session: Session, found: Checkpoint) -> None:
     says since when it is deleted, and finishes what was left.
 
     Raises:
-        Refused: if it is needed.
+        Refused: if it is needed, or a tier refused to remove its files.
         Unreachable: if a tier did not answer.
     """
     disks = own_disks(session.home, found.trial)
-    freed = delete(
-        session.workspace.blobs,
-        session.store,
-        found,
-        because=requested(_person()),
-        tiers=disks,
-        clock=session.clock,
-    )
+    try:
+        freed = delete(
+            session.workspace.blobs,
+            session.store,
+            found,
+            because=requested(_person()),
+            tiers=disks,
+            clock=session.clock,
+        )
+    except BurstError as error:
+        if session.store.get(Checkpoint, found.id).deleted is None:
+            raise
+        raise _unfinished(found, error) from error
     begun = _is_begun(session, found, disks)
     session.note(f"{_what(session, found)}: {_freed(found, freed, begun)}.")
     still = "" if found.deleted is None else ", if they are there still"
@@ -41,6 +47,15 @@ def delete_and_tell(session: Session, found: Checkpoint) -> None:
             f"Up to {text.size(found.size)} on the disk of {disk} go when its agent starts, or "
             f"the next trial there{still}."
         )
+
+
+def _unfinished(found: Checkpoint, error: BurstError) -> BurstError:
+    """A place could not be used after it was marked as deleted."""
+    return type(error)(
+        f"{found.id} counts as deleted, but its bytes remain in a place that cannot be used",
+        why=f"{error.what}\n{error.why}",
+        mend=f"{error.mend}\nthen finish it: `burst checkpoint delete {found.id}`".strip(),
+    )
 
 
 def _what(session: Session, before: Checkpoint) -> str:
