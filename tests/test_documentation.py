@@ -17,7 +17,7 @@ import pytest
 import yaml
 from pydantic import BaseModel
 
-from burst.cli.main import cli
+from burst.cli.root import cli
 from burst.core.config import load_cluster, parse_experiment
 from burst.core.config.cluster import ClusterConfig
 from burst.core.config.experiment import ExperimentConfig

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 from click.testing import CliRunner, Result
 
-from burst.cli.main import cli
+from burst.cli.root import cli
 from burst.cli.session import Session
 from burst.core.clock import ManualClock
 from burst.core.store.port import Store

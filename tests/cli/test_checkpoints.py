@@ -165,8 +165,6 @@ def test_two_places_to_start_from_in_one_file_are_a_mistake(burst: Burst, file: 
     assert "exclude each other" in burst("run", str(file), "--dry-run", status=3).stderr
     file.write_text("entrypoint: [python, train.py]\nwarm_start: {checkpoint: ../gpt}\n")
     assert "the name of a model" in burst("run", str(file), "--dry-run", status=3).stderr
-    file.write_text("entrypoint: [python, train.py]\n")
-    assert "checkpoint" in burst("run", str(file), "--partial", "--dry-run", status=3).stderr
 
 
 def test_what_cannot_be_started_from_is_told_before_anything_is_written(
@@ -247,3 +245,42 @@ def test_what_torch_wrote_is_read_in_a_process_of_its_own(burst: Burst, tmp_path
     assert "would run code" in refused.stderr
     shown = burst("checkpoint", "verify", id, "--load").stdout
     assert "restored in a process of its own: 1 tensor" in shown
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        ("checkpoint", "import", ""),
+        ("checkpoint", "import", " "),
+        ("checkpoint", "download", "latest.t0", ""),
+        ("checkpoint", "verify", "latest.t0", "--code", ""),
+        ("run", ""),
+        ("run", "exp.yaml", "--code", ""),
+        ("config", "show", ""),
+        ("init", ""),
+    ],
+)
+def test_an_empty_path_is_no_path(
+    filled: Burst, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, words: tuple[str, ...]
+) -> None:
+    here = tmp_path / "here"
+    here.mkdir()
+    monkeypatch.chdir(here)
+    assert "the path is empty" in filled(*words, status=2).stderr
+    assert list(here.iterdir()) == []
+
+
+def test_a_key_is_refused_where_a_file_has_none(burst: Burst, hub: Path) -> None:
+    for path in (hub, hub / "model.safetensors"):
+        said = burst("checkpoint", "import", str(path), "--key", "ema.model", status=2).stderr
+        assert f"{path} holds no state dict at 'ema.model'" in said
+        assert "without --key" in said
+    assert burst.json("checkpoint", "list", "imports") == []
+
+
+@pytest.mark.parametrize("url", ["", "file://", "file:///", "file:relative", "s3://", "http://x"])
+def test_what_names_no_place_to_give_up_is_told_of_the_argument(burst: Burst, url: str) -> None:
+    said = burst("checkpoint", "lost", url, "-y", status=2).stderr
+    assert f"{url!r} names no place of checkpoints" in said
+    assert "BURST_BLOBS" not in said
+    assert "lies in" in said

@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 
 from burst.cli import shapes
+from burst.cli.driving import driving
 from burst.core.logs import LAUNCHER, LogWriter
 from burst.core.model import Failure, Trial
 from burst.core.states import TrialState
@@ -324,3 +325,17 @@ def test_the_shell_completes_ids_from_the_store(filled: Burst) -> None:
 def test_completion_is_silent_where_there_is_no_store(burst: Burst) -> None:
     Path(burst.session.environ["BURST_HOME"], "store.db").write_bytes(b"this is no store")
     assert complete(burst, "show", "exp-") == []
+
+
+def test_the_doctor_warns_of_experiments_that_nobody_drives(filled: Burst) -> None:
+    def of_the_runner() -> tuple[bool, bool, bool]:
+        (row,) = [row for row in filled.json("doctor") if row["name"] == "runner"]
+        return row["ok"], row["warning"], row["mend"] is not None
+
+    assert of_the_runner() == (True, True, True)
+    lines = filled("doctor").stdout.splitlines()
+    (at,) = [number for number, line in enumerate(lines) if "none runs on this machine" in line]
+    assert lines[at].startswith("!")
+    assert "burst runner --until-idle" in lines[at + 1]
+    with driving(filled.session.home):
+        assert of_the_runner() == (True, False, False)

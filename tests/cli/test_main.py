@@ -9,7 +9,7 @@ import click
 import pytest
 from click.testing import CliRunner
 
-from burst.cli import main, trouble
+from burst.cli import root, trouble
 from burst.cli.lazy import LazyGroup
 from burst.core.errors import BurstError, ConfigError
 from tests.cli.conftest import Burst
@@ -55,7 +55,7 @@ def test_completing_a_command_imports_nothing_heavy() -> None:
 
 
 def test_every_entry_is_a_command_with_the_help_it_promises() -> None:
-    group = main.cli
+    group = root.cli
     assert isinstance(group, LazyGroup)
     context = click.Context(group)
     for name, entry in group.entries.items():
@@ -78,14 +78,33 @@ def test_every_command_explains_itself() -> None:
             if isinstance(parameter, click.Option):
                 assert parameter.help, f"{path} {parameter.name}"
 
-    walk(main.cli, "burst")
+    walk(root.cli, "burst")
 
 
 def test_a_mistyped_command_names_the_nearest() -> None:
-    result = CliRunner().invoke(main.cli, ["logz"])
+    result = CliRunner().invoke(root.cli, ["logz"])
     assert result.exit_code == 2
     assert "Did you mean logs?" in result.stderr
     assert result.stdout == ""
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        ("checkpoint", "show", "a\udcff"),
+        ("show", "a\udcff"),
+        ("logs", "\udcff"),
+        ("run", "--from", "a\udcff"),
+        ("run", "--set=name=\udcff"),
+        ("a\udcff",),
+    ],
+)
+def test_an_argument_that_is_not_utf_8_is_a_mistake_of_the_call(
+    burst: Burst, words: tuple[str, ...]
+) -> None:
+    said = burst(*words, status=2).stderr
+    assert "is not UTF-8" in said
+    assert "\\xff" in said
 
 
 def test_an_error_says_what_why_and_mend_on_stderr() -> None:

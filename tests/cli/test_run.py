@@ -121,3 +121,21 @@ def test_a_seed_that_nobody_chose_does_not_make_another_experiment(
     assert (again.attached, again.experiment.id) == (True, first.experiment.id)
     chosen = ready(burst, folder, ["reproducibility.experiment_seed=7"])
     assert not submit(burst.session, chosen).attached
+
+
+@pytest.mark.parametrize("flag", ["--partial", "--everything", "--weights-only"])
+def test_what_to_take_of_a_checkpoint_needs_one_to_start_from(
+    burst: Burst, folder: Path, flag: str
+) -> None:
+    said = burst("run", str(folder / "exp.yaml"), flag, "--dry-run", status=2).stderr
+    assert f"{flag} says what to take" in said
+    assert "--from" in said
+    named = ["--set", "warm_start.checkpoint=nothing"]
+    said = burst("run", str(folder / "exp.yaml"), flag, *named, "--dry-run", status=4).stderr
+    assert "no model is called 'nothing'" in said
+
+
+def test_everything_and_the_weights_only_exclude_each_other(burst: Burst, folder: Path) -> None:
+    both = ["--everything", "--weights-only", "--from", "nothing"]
+    said = burst("run", str(folder / "exp.yaml"), *both, status=2).stderr
+    assert "exclude each other" in said

@@ -18,8 +18,9 @@ from burst.core.units import counted
 
 _MIN_FREE_BYTES = 1_000_000_000
 
-Found = tuple[bool, str, str]
-"""Whether it is good, what was found, and how to mend it."""
+Found = tuple[bool | None, str, str]
+"""Whether it is good, what was found, and how to mend it. None: this machine can train, but
+something else may not go on."""
 
 
 def check_all(session: Session) -> list[CheckJson]:
@@ -40,13 +41,21 @@ def check_all(session: Session) -> list[CheckJson]:
 
 
 def _checked(name: str, check: Callable[[Session], Found], session: Session) -> CheckJson:
+    ok: bool | None
     try:
         ok, found, mend = check(session)
     except BurstError as error:
         ok, found, mend = False, f"{error.what}: {error.why}".rstrip(": "), error.mend
     except Exception as error:
         ok, found, mend = False, f"{type(error).__name__}: {error}", ""
-    return {"name": name, "ok": ok, "found": found, "mend": mend or None}
+    warning = ok is None
+    return {
+        "name": name,
+        "ok": ok is not False,
+        "warning": warning,
+        "found": found,
+        "mend": mend or None,
+    }
 
 
 def _python(session: Session) -> Found:
@@ -115,7 +124,7 @@ def _runner(session: Session) -> Found:
     if driven or not live:
         return True, "one drives now" if driven else "none runs, and none is needed", ""
     found = f"none runs on this machine, and {counted(live, 'experiment')} may need one"
-    return True, found, ""
+    return None, found, "unless one runs elsewhere, start one: burst runner --until-idle"
 
 
 def _leftovers(session: Session) -> Found:

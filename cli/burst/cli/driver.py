@@ -24,8 +24,12 @@ class Driver:
         self.error: BaseException | None = None
 
     def __enter__(self) -> Driver:
-        self._counted.enter_context(driving(self._home))
-        self._thread.start()
+        try:
+            self._counted.enter_context(driving(self._home))
+            self._thread.start()
+        except BaseException:  # Ctrl-C: nobody would drive, and this process would count as one
+            self._leave()
+            raise
         return self
 
     def __exit__(
@@ -34,8 +38,12 @@ class Driver:
         error: BaseException | None,
         trace: TracebackType | None,
     ) -> None:
+        self._leave()
+
+    def _leave(self) -> None:
         self._runner.stop()
-        self._thread.join(_LEAVES_WITHIN_S)
+        if self._thread.ident is not None:
+            self._thread.join(_LEAVES_WITHIN_S)
         self._counted.close()
 
     def _drive(self) -> None:

@@ -10,10 +10,12 @@ import difflib
 import importlib
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import IO, Any
 
 import click
 from click.shell_completion import CompletionItem
+
+from burst.core.errors import ExitCode
 
 
 @dataclass(frozen=True)
@@ -26,6 +28,18 @@ class Entry:
     help: str
     """The command's own short help; a test holds the two equal."""
     section: str
+
+
+class NotBegun(click.ClickException):
+    """Ctrl-C came before the command that was asked for had done anything."""
+
+    exit_code = ExitCode.INTERRUPTED
+
+    def __init__(self) -> None:
+        super().__init__("Interrupted before anything was done.")
+
+    def show(self, file: IO[Any] | None = None) -> None:
+        click.echo(f"\n{self.message}", file=file, err=True)
 
 
 class LazyGroup(click.Group):
@@ -43,7 +57,10 @@ class LazyGroup(click.Group):
         if entry is None:
             return super().get_command(ctx, cmd_name)
         module, _, attribute = entry.target.partition(":")
-        command: click.Command = getattr(importlib.import_module(module), attribute)
+        try:
+            command: click.Command = getattr(importlib.import_module(module), attribute)
+        except KeyboardInterrupt:
+            raise NotBegun from None
         return command
 
     def resolve_command(

@@ -1,109 +1,17 @@
-"""`burst`: the table of commands, and the one place where an error becomes words and a status."""
+"""The `burst` command, from its first line on: Ctrl-C is met by words while imports go on, too."""
 
 from __future__ import annotations
 
-import os
 import sys
-from collections.abc import Sequence
-from typing import Any
-
-import click
-
-from burst.cli.lazy import Entry, LazyGroup
-from burst.core.errors import BurstError, ExitCode
-
-_TRAIN, _LOOK, _STEER, _SET_UP = "Train", "Look", "Steer", "Set up"
-
-
-def _entries() -> tuple[Entry, ...]:
-    rows = (
-        ("run", _TRAIN, "Train what an experiment file describes."),
-        ("init", _TRAIN, "Write an experiment, a trial and a test to start from."),
-        ("wait", _TRAIN, "Wait until an experiment or a trial is over."),
-        ("ls", _LOOK, "List experiments: the live ones and the newest."),
-        ("show", _LOOK, "Show an experiment, a trial, a checkpoint or a node."),
-        ("logs", _LOOK, "Print what the ranks of a trial wrote."),
-        ("why", _LOOK, "Say what something waits for, pool by pool."),
-        ("pause", _STEER, "Checkpoint and give back the slots."),
-        ("resume", _STEER, "Go on from where a pause left off."),
-        ("cancel", _STEER, "End for good, with a last checkpoint."),
-        ("kill", _STEER, "End at once, without a checkpoint."),
-        ("experiment", _LOOK, "List, show and steer experiments."),
-        ("trial", _LOOK, "List, show and steer trials; read their metrics."),
-        ("checkpoint", _LOOK, "List, show, download, import, verify, pin and delete checkpoints."),
-        ("node", _LOOK, "List and show machines."),
-        ("pool", _LOOK, "List where machines come from."),
-        ("config", _SET_UP, "Show, check and describe experiment files."),
-        ("runner", _SET_UP, "Decide and act until told to stop."),
-        ("agent", _SET_UP, "Join this machine to a pool."),
-        ("doctor", _SET_UP, "Check this machine, the store and the blobs."),
-        ("completion", _SET_UP, "Print the completion script of a shell."),
-    )
-    files = {name: "steer" for name, section, _ in rows if section == _STEER}
-    return tuple(
-        Entry(name, f"burst.cli.commands.{files.get(name, name)}:{name}", text, section)
-        for name, section, text in rows
-    )
-
-
-class Root(LazyGroup):
-    """The outermost group: what escapes a command becomes words on stderr and an exit status."""
-
-    def main(
-        self,
-        args: Sequence[str] | None = None,
-        prog_name: str | None = None,
-        complete_var: str | None = None,
-        standalone_mode: bool = True,
-        **extra: Any,
-    ) -> Any:
-        try:
-            result = super().main(args, prog_name or "burst", complete_var, False, **extra)
-            sys.stdout.flush()
-            status = result if isinstance(result, int) else 0
-        except BrokenPipeError:
-            status = _forget_stdout()
-        except (KeyboardInterrupt, click.Abort):
-            click.echo(err=True)
-            status = ExitCode.INTERRUPTED
-        except click.ClickException as error:
-            error.show()
-            status = error.exit_code
-        except Exception as error:
-            if not isinstance(error, BurstError) and not standalone_mode:
-                raise
-            from burst.cli.trouble import report
-
-            status = report(error, os.environ)
-        sys.exit(int(status))
-
-    def invoke(self, ctx: click.Context) -> Any:
-        try:
-            return super().invoke(ctx)
-        except BrokenPipeError:  # before click makes a failure of it
-            return _forget_stdout()
-
-
-def _forget_stdout() -> int:
-    """The reader of stdout left (`| head`): nothing more goes there, not even at exit."""
-    os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-    return int(ExitCode.OK)
-
-
-@click.group(
-    cls=Root,
-    entries=_entries(),
-    context_settings={"help_option_names": ["-h", "--help"]},
-    epilog="State lives in $BURST_HOME (default ~/.burst), or where $BURST_STORE or burst.yaml "
-    "says. Start with `burst init` and `burst run exp.yaml`.",
-)
-@click.version_option(package_name="burst", message="burst %(version)s")
-def cli() -> None:
-    """Train where the accelerators are: one experiment file, from this machine to spot GPUs."""
 
 
 def main() -> None:
-    """The `burst` command."""
+    """Run the command that `sys.argv` names, and exit with its status."""
+    try:
+        from burst.cli.root import cli
+    except KeyboardInterrupt:
+        sys.stderr.write("\nInterrupted before anything was done.\n")
+        sys.exit(130)
     for stream in (sys.stdout, sys.stderr):
         stream.reconfigure(errors="replace")  # type: ignore[union-attr]
     cli.main()

@@ -13,7 +13,7 @@ from collections.abc import Iterator
 import click
 
 from burst.cli import shapes
-from burst.cli.main import cli
+from burst.cli.root import cli
 from burst.core.errors import ExitCode
 
 WIDTH = 88

@@ -281,5 +281,7 @@ class CheckJson(TypedDict):
 
     name: str
     ok: bool
+    warning: bool
+    """This machine can train, but something else may not go on."""
     found: str
     mend: str | None

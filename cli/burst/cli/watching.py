@@ -2,10 +2,7 @@
 
 from __future__ import annotations
 
-import signal
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
-from typing import Any
 
 from burst.cli.driver import Driver
 from burst.cli.following import Follower, settled
@@ -66,19 +63,3 @@ def follow_until(session: Session, follower: Follower, every: float) -> Iterator
         if follower.picture is not None:
             yield follower.picture
         session.clock.sleep(every)
-
-
-@contextmanager
-def interruptible() -> Iterator[None]:
-    """Inside, SIGTERM and SIGHUP (the terminal is closed) are a KeyboardInterrupt too."""
-
-    def interrupt(number: int, frame: Any) -> None:
-        raise KeyboardInterrupt
-
-    previous = {number: signal.signal(number, interrupt)
-                for number in (signal.SIGTERM, signal.SIGHUP)}  # fmt: skip
-    try:
-        yield
-    finally:
-        for number, handler in previous.items():
-            signal.signal(number, handler)

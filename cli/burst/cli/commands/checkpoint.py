@@ -10,6 +10,7 @@ import click
 
 from burst.cli.completing import any_id
 from burst.cli.moving import progress_bar
+from burst.cli.paths import GivenPath
 from burst.cli.session import Session, json_option, pass_session
 
 if TYPE_CHECKING:
@@ -70,7 +71,7 @@ def show(session: Session, checkpoint: str, as_json: bool) -> None:
 
 @checkpoint.command()
 @_CHECKPOINT
-@click.argument("folder", type=click.Path(file_okay=False, path_type=Path), required=False)
+@click.argument("folder", type=GivenPath(file_okay=False), required=False)
 @click.option(
     "--shard-size",
     metavar="SIZE",
@@ -121,7 +122,7 @@ def download(
 
 
 @checkpoint.command("import")
-@click.argument("path", type=click.Path(path_type=Path))
+@click.argument("path", type=GivenPath())
 @click.option("--name", metavar="NAME", default="", help="What `--from` shall call it.")
 @click.option(
     "--key",
@@ -158,7 +159,7 @@ def import_checkpoint(session: Session, path: Path, name: str, key: str, as_json
 @click.option("--load", is_flag=True, help="Also restore it with torch, in a process of its own.")
 @click.option(
     "--code",
-    type=click.Path(exists=True, file_okay=False, path_type=Path),
+    type=GivenPath(exists=True, file_okay=False),
     metavar="DIR",
     help="With the trial's code: build the trial and load it. Implies --load.",
 )

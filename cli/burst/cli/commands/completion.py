@@ -16,7 +16,7 @@ def completion(shell: str) -> None:
     zsh:   eval "$(burst completion zsh)"           in ~/.zshrc
     fish:  burst completion fish | source           in ~/.config/fish/config.fish
     """
-    from burst.cli.main import cli
+    from burst.cli.root import cli
 
     made = get_completion_class(shell)
     if made is None:

@@ -6,9 +6,10 @@ from pathlib import Path
 
 import click
 
+from burst.cli.paths import GivenPath
 from burst.cli.session import Session, pass_session
 
-_FILE = click.argument("file", type=click.Path(path_type=Path), default="exp.yaml")
+_FILE = click.argument("file", type=GivenPath(), default="exp.yaml")
 _SET = click.option("--set", "overrides", metavar="KEY=VALUE", multiple=True,
                     help="Set a field, nested by dots.")  # fmt: skip
 

@@ -7,13 +7,14 @@ from pathlib import Path
 
 import click
 
+from burst.cli.paths import GivenPath
 from burst.cli.session import Session, pass_session
 
 FILES = ("exp.yaml", "train.py", "test_train.py")
 
 
 @click.command()
-@click.argument("folder", type=click.Path(file_okay=False, path_type=Path), default=".")
+@click.argument("folder", type=GivenPath(file_okay=False), default=".")
 @click.option("--force", is_flag=True, help="Overwrite files that are there.")
 @pass_session
 def init(session: Session, folder: Path, force: bool) -> None:

@@ -11,9 +11,11 @@ from typing import TYPE_CHECKING, TypedDict, Unpack
 import click
 
 from burst.cli.completing import any_id
+from burst.cli.paths import GivenPath
 from burst.cli.session import Session, pass_session
 
 if TYPE_CHECKING:
+    from burst.cli.leaving import Progress
     from burst.cli.submitting import Prepared
     from burst.core.model import Experiment
 
@@ -25,7 +27,8 @@ class RunOptions(TypedDict):
     overrides: Sequence[str]
     pools: Sequence[str]
     source: str | None
-    what: str | None
+    weights_only: bool
+    everything: bool
     partial: bool
     new: bool
     detach: bool
@@ -35,10 +38,10 @@ class RunOptions(TypedDict):
 
 
 @click.command()
-@click.argument("file", type=click.Path(path_type=Path), default="exp.yaml")
+@click.argument("file", type=GivenPath(), default="exp.yaml")
 @click.option(
     "--code",
-    type=click.Path(file_okay=False, path_type=Path),
+    type=GivenPath(file_okay=False),
     metavar="DIR",
     help="The code folder; by default the file's own.",
 )
@@ -65,14 +68,12 @@ class RunOptions(TypedDict):
 )
 @click.option(
     "--weights-only",
-    "what",
-    flag_value="weights",
+    is_flag=True,
     help="Take its parameters and buffers (default).",
 )
 @click.option(
     "--everything",
-    "what",
-    flag_value="everything",
+    is_flag=True,
     help="Take its whole state, and go on as the trial that wrote it would.",
 )
 @click.option("--partial", is_flag=True, help="Take those of its weights that fit.")
@@ -94,33 +95,66 @@ def run(session: Session, file: Path, **options: Unpack[RunOptions]) -> int:
     --json prints `Plan` and `ExperimentLine`, then `EventLine`, `ValidationLine`, `WaitLine` and
     `LogLine` as they come, and `Result` at the end.
     """
+    from burst.cli.interrupting import interruptible
+    from burst.cli.leaving import Progress, leave
+
+    progress = Progress()
+    with interruptible():
+        try:
+            return _run(session, file, options, progress)
+        except KeyboardInterrupt:
+            return leave(session, progress)
+
+
+def _run(session: Session, file: Path, options: RunOptions, progress: Progress) -> int:
     from burst.cli.submitting import prepare, submit
 
-    overrides = [*options["overrides"], *_start(session, options)]
+    overrides = [*options["overrides"], *_start(session, file, options)]
     prepared = prepare(session, file, options["code"], overrides, options["pools"])
     _show_plan(session, prepared, options)
     if options["dry_run"]:
         return 0
-    cursor = session.store.newest_cursor()
+    progress.prepared, progress.cursor = prepared, session.store.newest_cursor()
     submission = submit(session, prepared, new=options["new"])
-    experiment = submission.experiment
+    progress.experiment = experiment = submission.experiment
     _show_start(session, experiment, submission.attached, options["as_json"])
     if options["detach"]:
         return _detach(session, experiment, options["as_json"])
-    return _foreground(session, experiment, cursor, options)
+    return _foreground(session, experiment, progress.cursor, options)
 
 
-def _start(session: Session, options: RunOptions) -> list[str]:
+def _start(session: Session, file: Path, options: RunOptions) -> list[str]:
     """Where to start from, as settings on top of the file."""
+    given = {
+        "--everything": options["everything"],
+        "--weights-only": options["weights_only"],
+        "--partial": options["partial"],
+    }
+    flags = [flag for flag, is_given in given.items() if is_given]
+    if flags[:2] == ["--everything", "--weights-only"]:
+        raise click.UsageError("--everything and --weights-only exclude each other.")
     settings = []
     if options["source"] is not None:
         from burst.cli.ids import find_source_id
 
         source = find_source_id(session.store, options["source"])
         settings.append(f"warm_start.checkpoint={json.dumps(source)}")  # 1 and null are names too
-    if options["what"] is not None:
-        settings.append(f"warm_start.what={options['what']}")
+    if flags and options["source"] is None:
+        _refuse_without_start(file, options["overrides"], flags)
+    if options["everything"] or options["weights_only"]:
+        what = "everything" if options["everything"] else "weights"
+        settings.append(f"warm_start.what={what}")
     return [*settings, "warm_start.partial=true"] if options["partial"] else settings
+
+
+def _refuse_without_start(file: Path, overrides: Sequence[str], flags: Sequence[str]) -> None:
+    from burst.core.config.load import load_experiment
+
+    if load_experiment(file, overrides).config.warm_start is None:
+        raise click.UsageError(
+            f"{flags[0]} says what to take of a checkpoint to start from: name it with "
+            "--from CKPT."
+        )
 
 
 def _show_plan(session: Session, prepared: Prepared, options: RunOptions) -> None:
@@ -175,21 +209,15 @@ def _foreground(session: Session, experiment: Experiment, cursor: str, options: 
     from burst.cli.presenting import presenter_for
     from burst.cli.pushing import needs_a_runner
     from burst.cli.tailing import Tail
-    from burst.cli.views.hints import background
-    from burst.cli.watching import interruptible, watch
+    from burst.cli.watching import watch
 
     log_to_stderr(logging.WARNING)
     bring(session.home, session.environ)
     follower = Follower(session.store, experiment.id, cursor)
     presenter = presenter_for(session, as_json=options["as_json"])
     tail = Tail(session.workspace.blobs) if options["follow"] else None
-    try:
-        with interruptible(), Driver(session.workspace) as driver:
-            picture = watch(session, follower, presenter, driver=driver, tail=tail)
-    except KeyboardInterrupt:
-        ensure_driven(session.home, session.environ, session.cwd)
-        session.tell(background(experiment.id, "goes on in the background"))
-        return 130
+    with Driver(session.workspace) as driver:
+        picture = watch(session, follower, presenter, driver=driver, tail=tail)
     if needs_a_runner(session):
         ensure_driven(session.home, session.environ, session.cwd)
     return finish(session, picture, as_json=options["as_json"])

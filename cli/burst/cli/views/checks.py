@@ -18,11 +18,10 @@ def checks_page(checks: Sequence[CheckJson]) -> RenderableType:
     made.add_column(no_wrap=True)
     made.add_column(overflow="fold")
     for one in checks:
-        mark = Text("✔", style="green") if one["ok"] else Text("✘", style="red bold")
         said = Text(one["found"])
-        if one["mend"] and not one["ok"]:
+        if one["mend"] and (one["warning"] or not one["ok"]):
             said.append(f"\n{one['mend']}", style="yellow")
-        made.add_row(mark, one["name"], said)
+        made.add_row(_mark(one), one["name"], said)
     bad = sum(not one["ok"] for one in checks)
     end = (
         Text("This machine can train.", style="green")
@@ -30,3 +29,9 @@ def checks_page(checks: Sequence[CheckJson]) -> RenderableType:
         else Text(f"{bad} of {len(checks)} checks failed.", style="red bold")
     )
     return Group(made, "", end)
+
+
+def _mark(one: CheckJson) -> Text:
+    if not one["ok"]:
+        return Text("✘", style="red bold")
+    return Text("!", style="yellow bold") if one["warning"] else Text("✔", style="green")
