@@ -1,14 +1,17 @@
 from __future__ import annotations
 
+import hashlib
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
+from pathlib import Path
 
 import pytest
 
 from burst.core.clock import ManualClock
-from burst.core.errors import Fenced, Unreachable, UsageError
+from burst.core.errors import BurstError, Fenced, StoreError, Unreachable, UsageError
 from burst.core.model import Code, Event, Experiment, Lengths, MetricChunk, MetricPoint, Trial
+from burst.core.store import open_store
 from burst.core.store.memory import MemoryStore
 from burst.core.store.port import MAX_RECORD_BYTES, Put, Store
 from burst.harness.progress import Progress, StoreSink
@@ -25,20 +28,27 @@ class Broken:
         self.inner = inner
         self.before: list[Exception] = []
         self.after: list[Exception] = []
+        self.never = ""
+        """A group that nothing ever takes."""
         self.tried = threading.Event()
 
     def send(self, chunks: list[MetricChunk], events: list[Event]) -> None:
         if chunks and self.before:
             self.tried.set()
             raise self.before.pop(0)
+        if any(chunk.group == self.never for chunk in chunks):
+            raise KeyError(self.never)
         self.inner.send(chunks, events)
         if chunks and self.after:
             self.tried.set()
             raise self.after.pop(0)
 
+    def forget(self) -> None:
+        self.inner.forget()
 
-def _store() -> Store:
-    store = MemoryStore()
+
+def _store(url: str = "") -> Store:
+    store = open_store(url) if url else MemoryStore()
     store.commit(
         Put(
             Experiment(
@@ -124,6 +134,85 @@ def test_an_unreachable_store_delays_metrics_and_loses_none() -> None:
         reporter.report("training", 2, {"loss": 2.0})
         assert reporter.flush(30)
         assert _batches(store) == [1, 2]
+
+
+def test_a_store_that_is_full_delays_metrics_and_loses_none() -> None:
+    store = _store()
+    with _reporter(store) as (reporter, sink, _):
+        sink.before = [StoreError("the store cannot grow")]
+        reporter.report("training", 1, {"loss": 1.0})
+        assert reporter.flush(30)
+        reporter.report("training", 2, {"loss": 1.0})
+        assert reporter.flush(30)
+        assert _batches(store) == [1, 2]
+
+
+def _lost(store: Store) -> list[str]:
+    return [e.text for e in store.events().events if e.name == "trial.metrics_lost"]
+
+
+def test_a_chunk_that_a_defect_keeps_from_the_store_is_left_out_alone_and_told_once(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    store = _store()
+    with _reporter(store) as (reporter, sink, _):
+        sink.never = "strange"
+        for batch in range(1, 4):
+            reporter.report("training", batch, {"loss": 1.0})
+            reporter.report("strange", batch, {"loss": 1.0})
+            reporter.report("validation", batch, {"loss": 1.0})
+            reporter.event(Event(subject=TRIAL, name="said", at=0.0))
+            assert reporter.flush(30)
+        assert (_batches(store), _batches(store, "validation")) == ([1, 2, 3], [1, 2, 3])
+        assert _batches(store, "strange") == []
+        assert [e.name for e in store.events().events].count("said") == 3
+        (told,) = _lost(store)
+        assert "'strange' at batch 1 cannot be stored" in told
+        reporter.close(30)
+    assert "3 of 'strange'" in caplog.text
+
+
+def test_a_row_that_is_none_is_left_out_alone() -> None:
+    store = _store()
+    with _reporter(store) as (reporter, _, _):
+        for batch, name in enumerate(["loss", 1, "lo\ud800", "loss"]):
+            reporter.report("training", batch, {name: 1.0})  # type: ignore[dict-item]
+        assert reporter.flush(30)
+        assert _batches(store) == [0, 2, 3]
+        assert len(_lost(store)) == 1
+
+
+def test_metrics_that_are_too_large_are_left_out_of_the_record_too(tmp_path: Path) -> None:
+    store = _store(f"sqlite://{tmp_path / 'burst.db'}")
+    with _reporter(store) as (reporter, _, progress):
+        progress.measure = lambda: Lengths(batches=9)
+        many = {
+            hashlib.sha256(bytes([i, j])).hexdigest(): 1 / 3 for i in range(99) for j in range(99)
+        }
+        for group, metrics in (("training", {"loss": 1.0}), ("huge", many), ("own", {"x": 1.0})):
+            progress.reported(group, 9, metrics)
+            reporter.report(group, 9, metrics)
+        assert reporter.flush(30)
+        progress.reported("training", 10, {"loss": 1.0})
+        reporter.report("training", 10, {"loss": 1.0})
+        assert reporter.flush(30)
+        assert (_batches(store), _batches(store, "own")) == ([9, 10], [9])
+        trial = store.get(Trial, TRIAL)
+        assert (trial.done.batches, trial.latest["training"].batches) == (9, 10)
+        assert len(_lost(store)) == 1
+
+
+def test_progress_that_can_never_be_stored_is_told_in_words_and_again_at_the_end(
+    tmp_path: Path,
+) -> None:
+    store = _store(f"sqlite://{tmp_path / 'burst.db'}")
+    with _reporter(store) as (reporter, _, progress):
+        many = {f"a metric of many, number {i}": 1.0 for i in range(20_000)}
+        progress.best = MetricPoint(batches=1, metrics=many, at=0.0)
+        progress.measure = lambda: Lengths(batches=1)
+        for act in (reporter.flush, reporter.close):
+            with pytest.raises(BurstError, match="the progress of this trial cannot be stored"):
+                act(30)
 
 
 def test_a_flush_that_cannot_be_says_so_in_time() -> None:

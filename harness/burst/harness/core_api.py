@@ -34,7 +34,7 @@ from burst.core.length import Length, Unit
 from burst.core.model import ExitKind, Lengths
 from burst.harness import determinism
 from burst.harness.agreement import Wish
-from burst.harness.arguments import folder_of, named_values, whole_number
+from burst.harness.arguments import folder_of, metric_names, named_values, whole_number
 from burst.harness.connect import (
     Link,
     asked_by,
@@ -72,6 +72,7 @@ class TrainApi:
         """Report metrics of training after so many batches. Never waits for the store.
 
         Raises:
+            UsageError: if a name cannot be kept, or that is no number of batches.
             MetricError: if a metric is not one number.
             Fenced: a newer allocation owns the trial.
         """
@@ -82,8 +83,9 @@ class TrainApi:
         self.report_metrics("validation", steps_completed, metrics)
 
     def report_metrics(self, group: str, steps_completed: int, metrics: Mapping[str, Any]) -> None:
-        """Report metrics under a name of your own."""
-        values = to_floats(metrics)
+        """Report metrics under a name of your own. What is refused changes nothing."""
+        metric_names(group, metrics)
+        values, steps_completed = to_floats(metrics), counted_batches(steps_completed)
         self.report_progress(steps_completed)
         self._session.report(group, steps_completed, values)
         if group == "validation":
@@ -170,10 +172,14 @@ class CoreContext:
             batch: records in a batch, for a length in records.
 
         Raises:
-            UsageError: for a length in time, which only the script can measure.
+            UsageError: for a length in time, which only the script can measure; or an argument is
+                no such number.
         """
         from burst.harness.trial.units import Scale
 
+        default = counted_batches(default)
+        epoch = None if epoch is None else whole_number("epoch", epoch, least=1)
+        batch = whole_number("batch", batch, least=1)
         length = self.max_length
         if length is None:
             return default

@@ -12,9 +12,12 @@ from typing import Any
 from burst.core.config.experiment import WarmStart
 from burst.core.errors import BurstError, UsageError
 from burst.core.model import Lengths
+from burst.harness.arguments import metric_names
 from burst.harness.checkpoints.port import CheckpointEngine, Restored
+from burst.harness.errors import MetricError
 from burst.harness.session import Session
 from burst.harness.trial.expected import Usual
+from burst.harness.values import shown, to_floats
 
 _MOST_BATCHES = 2**53
 
@@ -122,14 +125,15 @@ class CheckpointApi:
 
         Raises:
             UsageError: outside an experiment, if `init` was given no folder; or an argument is not
-                what it has to be.
+                what it has to be: batches only grow while a script runs, and of two states at the
+                same batch the later one counts.
             BurstError: if the state holds something else, naming it, or could not be saved.
             Fenced: a newer allocation owns the trial.
         """
         from burst.harness.checkpoints.codec import rng
         from burst.harness.checkpoints.port import SaveRequest
 
-        batches, values = counted_batches(batches), _numbers(metrics or {})
+        batches, values = self._forward(batches), _numbers(metrics)
         engine = self._get()
         self._progress(batches)
         if not self._session.flush(self._session.grace):
@@ -181,7 +185,7 @@ class CheckpointApi:
             raise UsageError(
                 f"checkpoint {found.checkpoint} was not saved by a script",
                 why="it is a trial class's, or was imported",
-                mend="start from its weights: leave --everything out, or write `what: weights`",
+                mend=session.other_start(found.warm),
             )
         self._progress(batches)
         if session.reporter is not None:
@@ -206,6 +210,7 @@ class CheckpointApi:
                 folder, or another rank has written a file that rank 0 has not.
             As `save`.
         """
+        self._forward(batches)
         with tempfile.TemporaryDirectory(prefix="burst-", ignore_cleanup_errors=True) as folder:
             yield Path(folder)
             self.save(self._files_of(Path(folder)), batches)
@@ -262,6 +267,22 @@ class CheckpointApi:
         if self._engine is not None:
             self._engine.close()
 
+    def _forward(self, batches: Any) -> int:
+        """The number of batches of a state that may be saved now.
+
+        Raises:
+            UsageError: it is none, or lies before what was saved or restored.
+        """
+        counted = counted_batches(batches)
+        if self.saved_at is not None and counted < self.saved_at:
+            raise UsageError(
+                f"a state at batch {counted} cannot be saved after one at batch {self.saved_at}",
+                why="the checkpoint of the most batches is the one to go on from, so this one "
+                "would never be restored",
+                mend="count batches from the beginning of training, those before a restart too",
+            )
+        return counted
+
     def _get(self) -> CheckpointEngine:
         if self._open is None:
             raise UsageError(
@@ -287,25 +308,25 @@ def counted_batches(value: Any) -> int:
     if 0 <= batches < _MOST_BATCHES:
         return batches
     raise UsageError(
-        f"{value!r} is no number of batches",
+        f"{shown(value)} is no number of batches",
         why="batches are counted from the beginning of training: 0, 1, 2, …",
     )
 
 
-def _numbers(metrics: Mapping[str, float]) -> dict[str, float]:
+def _numbers(metrics: Mapping[str, float] | None) -> dict[str, float]:
     """`metrics`, each as a float.
 
     Raises:
-        UsageError: one is no number, or has no name.
+        UsageError: one is no number, or has no name that can be kept.
     """
+    if metrics is None:
+        return {}
     if not isinstance(metrics, Mapping):
-        raise UsageError("metrics= is a mapping of names to numbers", why=f"it is {metrics!r}")
-    found = {}
-    for name, value in metrics.items():
-        try:
-            found[name] = float(value)
-        except (TypeError, ValueError):
-            raise UsageError(f"the metric {name!r} is no number", why=f"it is {value!r}") from None
-        if not isinstance(name, str):
-            raise UsageError(f"the name of a metric is a string, and {name!r} is none")
-    return found
+        raise UsageError(
+            "metrics= is a mapping of names to numbers", why=f"it is {shown(metrics)}"
+        )
+    metric_names("validation", metrics)
+    try:
+        return to_floats(metrics)
+    except MetricError as error:
+        raise UsageError(error.what, why=error.why, mend=error.mend) from None

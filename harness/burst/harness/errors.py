@@ -16,8 +16,8 @@ class TrialError(BurstError):
     """The trial's code does not fit the contract between it and burst."""
 
 
-class MetricError(BurstError):
-    """A reported metric is not a number."""
+class MetricError(TrialError):
+    """A reported metric is not a number, or has no name that can be kept."""
 
 
 def did_you_mean(name: str, known: Iterable[str]) -> str:

@@ -39,6 +39,11 @@ class Progress:
             if group == "validation":
                 self.validations += 1
 
+    def forget_newest(self) -> None:
+        """Forget every group's newest metrics; the record keeps those that it has."""
+        with self._lock:
+            self.latest.clear()
+
     def judge(self, batches: int, metrics: Mapping[str, float], name: str, smaller: bool) -> bool:
         """Whether these validation metrics are the best so far by metric `name`; if they are, keep
         them. A metric that is not there or not a number is never the best."""
@@ -86,6 +91,9 @@ class StoreSink:
         self._trial = trial
         self._fence = Fence(trial, token)
         self._progress = progress
+
+    def forget(self) -> None:
+        self._progress.forget_newest()
 
     def send(self, chunks: list[MetricChunk], events: list[Event]) -> None:
         added: list[Write] = [AppendMetrics(chunk) for chunk in chunks]

@@ -3,7 +3,7 @@
 `report` appends to a queue; a thread sends what has gathered about every five seconds, sooner at
 first and when asked, in one commit with the trial's progress and under its fence. What could not
 be sent stays in order and is tried again; a chunk keeps its number, so a commit whose answer was
-lost counts once.
+lost counts once. Only what no store would ever take is left out, alone, and told.
 """
 
 from __future__ import annotations
@@ -11,13 +11,15 @@ from __future__ import annotations
 import contextlib
 import logging
 import threading
-from collections import deque
+from collections import Counter, deque
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Protocol
 
+from pydantic import ValidationError
+
 from burst.core.clock import Clock, SystemClock
-from burst.core.errors import BurstError, Conflict, Unreachable, UsageError
+from burst.core.errors import BurstError, Fenced, StoreError, Unreachable, UsageError
 from burst.core.model import Event, MetricChunk, MetricRow
 
 log = logging.getLogger(__name__)
@@ -43,8 +45,13 @@ class Sink(Protocol):
 
         Raises:
             Fenced: a newer allocation owns the trial.
-            Unreachable: there was no answer.
+            Unreachable, StoreError: it could not be now; later it may.
+            Exception: something in it never can be.
         """
+        ...
+
+    def forget(self) -> None:
+        """Let the progress say nothing of the newest metrics, until there are newer ones."""
         ...
 
 
@@ -69,6 +76,8 @@ class Reporter:
         self._events: deque[Event] = deque()
         self._ready: deque[MetricChunk] = deque()
         self._seq: dict[str, int] = {}
+        self._left_out: Counter[str] = Counter()
+        """Rows that no store takes, by group."""
         self._error: BaseException | None = None
         self._wake = threading.Condition()
         self._asked = 0
@@ -130,13 +139,18 @@ class Reporter:
         Raises:
             Fenced: a newer allocation owns the trial.
             Unreachable: the store did not answer until `timeout`; what it has not got is lost.
+            BurstError: an earlier failure was for good; what was reported after it is lost.
         """
         if self._closing:
             return
         sent = self._error is None and self.flush(timeout)
         self.abandon()
         self._thread.join(timeout=10.0)
-        if not sent and self._error is None:
+        if self._left_out:
+            rows = ", ".join(f"{count} of {group!r}" for group, count in self._left_out.items())
+            log.warning("reports that could not be stored: %s", rows)
+        self.check()
+        if not sent:
             raise Unreachable(
                 "the last metrics could not be stored",
                 why=f"the store did not answer for {timeout:.0f} seconds",
@@ -161,19 +175,29 @@ class Reporter:
             asked = self._asked
             try:
                 self._send_all()
-            except (Unreachable, Conflict) as error:
+            except Fenced as error:
+                return self._fail(error)
+            except (Unreachable, StoreError) as error:
                 backoff = min(max(2 * backoff, 0.5), LONGEST_BACKOFF_S)
                 log.warning("storing metrics failed, trying again in %.1f s: %s", backoff, error)
                 continue
             except BaseException as error:
-                self._error = error
-                with self._wake:
-                    self._wake.notify_all()
-                return
+                return self._fail(error)
             backoff = 0.0
             with self._wake:
                 self._done = asked
                 self._wake.notify_all()
+
+    def _fail(self, error: BaseException) -> None:
+        """Let every call from now on raise it."""
+        if isinstance(error, Exception) and not isinstance(error, BurstError):
+            why = f"{type(error).__name__}: {error}"
+            made = BurstError("the progress of this trial cannot be stored", why=why)
+            made.__cause__ = error
+            error = made
+        with self._wake:
+            self._error = error
+            self._wake.notify_all()
 
     def _pause(self, seconds: float, patient: bool) -> None:
         with self._wake:
@@ -192,44 +216,101 @@ class Reporter:
                 left -= taken
             chunks = list(self._ready)[:CHUNKS]
             events = list(self._events)[:CHUNKS]
-            self._sink.send(chunks, events)
-            for _ in chunks:
-                self._ready.popleft()
-            for _ in events:
-                self._events.popleft()
+            try:
+                self._sink.send(chunks, events)
+            except BurstError:
+                raise
+            except Exception:
+                self._send_apart(chunks, events)
+            else:
+                for _ in chunks:
+                    self._ready.popleft()
+                for _ in events:
+                    self._events.popleft()
             if not (left or self._ready or self._events):
                 return
 
+    def _send_apart(self, chunks: list[MetricChunk], events: list[Event]) -> None:
+        """Send each alone, after something among them, or in the progress, turned out to be what
+        no store takes, and leave that out."""
+        if self._refusal([], []) is not None:
+            self._sink.forget()
+            self._sink.send([], [])
+        for chunk in chunks:
+            error = self._refusal([chunk], [])
+            self._ready.popleft()
+            if error is not None:
+                self._leave_out(chunk.group, [row.batches for row in chunk.rows], error)
+        for event in events:
+            error = self._refusal([], [event])
+            self._events.popleft()
+            if error is not None:
+                log.warning("the event %s cannot be stored: %s", event.name, error)
+
+    def _refusal(self, chunks: list[MetricChunk], events: list[Event]) -> Exception | None:
+        """Why these can never be sent; None if they were."""
+        try:
+            self._sink.send(chunks, events)
+        except BurstError:
+            raise
+        except Exception as error:
+            return error
+        return None
+
+    def _leave_out(self, group: str, batches: list[int], error: Exception) -> None:
+        """Do without these rows of a group; told at its first."""
+        told = group in self._left_out
+        self._left_out[group] += len(batches)
+        if told:
+            return
+        at = f"batch {batches[0]}" + (f" to {batches[-1]}" if len(batches) > 1 else "")
+        text = (
+            f"metrics of the group {group!r} at {at} cannot be stored and are left out: "
+            f"{type(error).__name__}: {error}"
+        )
+        log.warning("%s", text)
+        self._events.append(
+            Event(
+                subject=self._origin.trial,
+                experiment=self._origin.trial.rpartition(".")[0],
+                name="trial.metrics_lost",
+                text=text,
+                at=self._clock.now(),
+            )
+        )
+
     def _seal(self, rows: Iterable[Row]) -> list[MetricChunk]:
         """Chunks of the rows, numbered for good. Order within a group is kept."""
-        groups: dict[str, list[Row]] = {}
-        for row in rows:
-            groups.setdefault(row[0], []).append(row)
+        groups: dict[str, list[MetricRow]] = {}
+        for group, batches, at, metrics in rows:
+            try:
+                made = MetricRow(batches=batches, at=at, metrics=metrics)
+            except ValidationError as error:
+                self._leave_out(group, [batches], error)
+            else:
+                groups.setdefault(group, []).append(made)
         return [
             self._chunk(group, part) for group, all_ in groups.items() for part in _parts(all_)
         ]
 
-    def _chunk(self, group: str, rows: list[Row]) -> MetricChunk:
+    def _chunk(self, group: str, rows: list[MetricRow]) -> MetricChunk:
         seq = self._seq.get(group, 0)
         self._seq[group] = seq + 1
-        made = tuple(
-            MetricRow(batches=batches, at=at, metrics=metrics) for _, batches, at, metrics in rows
-        )
         return MetricChunk.model_construct(
             trial=self._origin.trial,
             attempt=self._origin.attempt,
             group=group,
             seq=seq,
             base=self.base,
-            rows=made,
+            rows=tuple(rows),
         )
 
 
-def _parts(rows: list[Row]) -> Iterable[list[Row]]:
-    part: list[Row] = []
+def _parts(rows: list[MetricRow]) -> Iterable[list[MetricRow]]:
+    part: list[MetricRow] = []
     size = 0
     for row in rows:
-        estimate = 60 + sum(len(key.encode()) + 30 for key in row[3])
+        estimate = 60 + sum(len(key.encode("utf-8", "surrogatepass")) + 30 for key in row.metrics)
         if part and size + estimate > CHUNK_BYTES:
             yield part
             part, size = [], 0
@@ -243,4 +324,7 @@ class Silent:
     """A sink for ranks other than 0 and for runs without a store."""
 
     def send(self, chunks: list[MetricChunk], events: list[Event]) -> None:
+        return None
+
+    def forget(self) -> None:
         return None

@@ -67,6 +67,18 @@ class Session:
             shown = "  ".join(f"{name} {value:.6g}" for name, value in metrics.items())
             print(f"batch {batches}  {group}  {shown}", file=sys.stderr)
 
+    def other_start(self, warm: bool) -> str:
+        """How to mend that a checkpoint is of another kind than what is to go on from it.
+
+        Args:
+            warm: whether it is another trial's, which the experiment names.
+        """
+        if warm:
+            return "start from its weights: leave --everything out, or write `what: weights`"
+        if self.loud:
+            return "give another folder: this one belongs to a script of the other kind"
+        return "run the code that wrote it, or start another experiment"
+
     def warn(self, name: str, text: str, **data: Any) -> None:
         """Say something once to people: on stderr, and as an event of the trial."""
         self._once(name, text, f"Warning: {text}", data)

@@ -6,12 +6,16 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 import torch
+from torch.distributed.tensor import DTensor
+from torch.nn import Parameter
 
 from burst.core.errors import BurstError, UsageError
 from burst.harness import register_state_type
-from burst.harness.checkpoints.codec import state_types, tree
+from burst.harness.checkpoints.codec import encoding, state_types, tree
+from burst.harness.checkpoints.codec.leaves import LEAVES
 from burst.harness.checkpoints.codec.skeletons import decode
 from burst.harness.rehearse import rehearse
 from tests.harness.checkpoints.support import Lab, request
@@ -43,6 +47,23 @@ def total_of(average: Average) -> float:
 
 def again(encoded: tree.Encoded) -> Any:
     return decode(encoded.skeleton, [item.tensor for item in encoded.tensors])
+
+
+HELD = [*LEAVES, *encoding._CONTAINERS, torch.Tensor, Parameter, DTensor, np.ndarray, np.float32]
+
+
+@pytest.mark.parametrize("kind", [*HELD, bytes, bytearray], ids=lambda kind: kind.__name__)
+def test_a_type_that_checkpoints_hold_as_it_is_is_refused(kind: type) -> None:
+    with pytest.raises(UsageError, match="as it is") as caught:
+        register_state_type(kind, total_of, of_tree)
+    assert "never be called" in caught.value.why
+
+
+@pytest.mark.parametrize("kind", [dict, list, torch.Tensor, np.ndarray])
+def test_an_heir_of_a_type_that_is_held_may_be_registered(kind: type) -> None:
+    heir = type("Heir", (kind,), {})
+    register_state_type(heir, total_of, of_tree)
+    assert state_types.registered_as(heir)
 
 
 @pytest.mark.parametrize(

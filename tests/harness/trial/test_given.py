@@ -103,6 +103,10 @@ WRONG: dict[str, tuple[Callable[[Bench], Any], str]] = {
         lambda b: b.context.wrap_reducer(max, name=3),
         "`name` of a reducer's metric is a string, and got an int",
     ),
+    "half a character for a metric": (
+        lambda b: b.context.wrap_reducer(max, name="f1\ud800"),
+        "the `name` of a reducer's metric is",
+    ),
     "a tokenizer by its name": (lambda b: b.context.register_tokenizer("x"), "is no tokenizer"),
     "a number for a loss": (
         lambda b: b.context.backward(0.5),

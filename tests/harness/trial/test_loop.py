@@ -1,19 +1,21 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
+import numpy as np
 import pytest
 import torch
 
-from burst.core.errors import BurstError, ConfigError
+import burst.harness
+from burst.core.errors import BurstError, ConfigError, UsageError
 from burst.core.model import Checkpoint, ExitKind
-from burst.harness import Batch, Epoch, LRScheduler, PyTorchTrial, PyTorchTrialContext
+from burst.harness import Batch, Epoch, LRScheduler, PyTorchTrial, PyTorchTrialContext, Trainer
 from burst.harness.errors import MetricError, TrialError
 from burst.harness.trial.context import Setting
 from burst.harness.trial.loop import Goal
 from burst.harness.trial.lr_scheduler import StepMode
-from tests.harness.trial.lab import TRIAL, Counting, Lab, TinyTrial
+from tests.harness.trial.lab import HPARAMS, TRIAL, Counting, Lab, TinyTrial
 
 
 def _events(lab: Lab, name: str) -> list[str]:
@@ -75,6 +77,108 @@ class _Wordy(TinyTrial):
 def test_a_metric_that_is_not_one_number_is_named(tmp_path: Path) -> None:
     with pytest.raises(MetricError, match="'loss' is not one number but Tensor of shape"):
         Lab(tmp_path).attempt(_Wordy)
+
+
+@pytest.mark.parametrize(
+    ("returned", "words"),
+    [
+        ({"\ud800": 1.0}, "a metric is called"),
+        ({1: 1.0}, "a metric is called 1"),
+        ({"": 1.0}, "a metric is called ''"),
+        ({"loss": 10**400}, "'loss' is a number that is too large"),
+        (10**400, "'loss' is a number that is too large"),
+    ],
+)
+def test_a_metric_that_cannot_be_kept_is_named_at_its_batch(
+    returned: Any, words: str, tmp_path: Path
+) -> None:
+    batches = []
+
+    class Strange(TinyTrial):
+        def train_batch(self, batch: Any, epoch_idx: int, batch_idx: int) -> Any:
+            batches.append(batch_idx)
+            metrics = super().train_batch(batch, epoch_idx, batch_idx)
+            return returned if batch_idx == 6 else metrics
+
+    lab = Lab(tmp_path)
+    with pytest.raises(TrialError, match=words):
+        lab.attempt(Strange)
+    assert batches[-1] == 6
+    assert [batches for batches, _ in lab.rows("training")] == [5, 6]
+
+
+def test_a_validation_metric_that_cannot_be_kept_is_named(tmp_path: Path) -> None:
+    class Strange(TinyTrial):
+        def evaluate_batch(self, batch: Any, batch_idx: int) -> Any:
+            return {"\ud800": 1.0}
+
+    with pytest.raises(TrialError, match="a metric is called"):
+        Lab(tmp_path).attempt(Strange)
+
+
+LENGTHS: list[Any] = [
+    "",
+    "x",
+    "-1ba",
+    "5",
+    True,
+    4.5,
+    10**20,
+    10**5000,
+    -1,
+    Batch(cast("int", 2.5)),
+    Batch(cast("int", "3")),
+    Batch(-1),
+]
+LENGTHS += [Epoch(float("nan")), Epoch(True), b"2h", object(), {"batches": 3}, [1, 2]]
+
+
+@pytest.mark.parametrize("value", LENGTHS, ids=range(len(LENGTHS)))
+@pytest.mark.parametrize(
+    "argument", ["max_length", "validation_period", "checkpoint_period", "reporting_period"]
+)
+def test_a_length_that_is_none_is_refused_in_words(
+    argument: str, value: Any, tmp_path: Path
+) -> None:
+    with pytest.raises(UsageError, match=f"`{argument}` is .* no length of training") as caught:
+        Lab(tmp_path).attempt(**{argument: value})
+    assert caught.value.why
+    assert f"{argument}=Batch(500)" in caught.value.mend
+
+
+@pytest.mark.parametrize(
+    "value", [3, "3ba", Batch(3), Batch(cast("int", 3.0)), np.int64(3), Epoch(0.5)]
+)
+def test_a_length_may_be_written_in_any_way_that_is_one(value: Any, tmp_path: Path) -> None:
+    assert Lab(tmp_path).attempt(max_length=value).outcome.batches == 3
+
+
+class _Script:
+    """A loop of its own and a trial class, each as it keeps its state in a folder."""
+
+    @staticmethod
+    def loop(folder: Path) -> None:
+        with burst.harness.init(folder=folder) as context:
+            context.checkpoint.restore()
+            context.checkpoint.save({"n": 3}, batches=3)
+
+    @staticmethod
+    def trial(folder: Path) -> None:
+        with burst.harness.pytorch_init(hparams=HPARAMS, folder=folder) as context:
+            Trainer(TinyTrial(context), context).fit(max_length=Batch(1))
+
+
+@pytest.mark.parametrize(
+    ("first", "second"), [(_Script.loop, _Script.trial), (_Script.trial, _Script.loop)]
+)
+def test_a_folder_of_the_other_kind_of_script_is_told_with_what_to_do_there(
+    first: Any, second: Any, tmp_path: Path
+) -> None:
+    first(tmp_path / "runs")
+    with pytest.raises(BurstError, match="checkpoint") as caught:
+        second(tmp_path / "runs")
+    assert caught.value.mend.startswith("give another folder")
+    first(tmp_path / "runs")
 
 
 def test_metrics_are_reported_with_every_validation(tmp_path: Path) -> None:

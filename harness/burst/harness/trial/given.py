@@ -9,6 +9,7 @@ from typing import Any
 import torch
 
 from burst.harness.errors import TrialError
+from burst.harness.values import fault_of_name
 
 
 def instance(value: Any, kind: type, takes: str, mend: str) -> None:
@@ -58,6 +59,8 @@ def reducer(value: Any, name: Any) -> None:
         raise refusal(value, "`wrap_reducer` takes a MetricReducer or a function", mend)
     if name is not None and not isinstance(name, str):
         raise refusal(name, "the `name` of a reducer's metric is a string", mend)
+    if name and (why := fault_of_name(name)):
+        raise TrialError(f"the `name` of a reducer's metric is {name!r:.60}", why=why, mend=mend)
 
 
 def at_least_one(argument: str, value: Any) -> None:

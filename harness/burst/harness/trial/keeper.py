@@ -199,7 +199,7 @@ class Keeper:
         if restored.warm and self._start.what == "weights":
             self._take_weights(restored)
             return restored.checkpoint
-        _is_whole(restored)
+        _is_whole(restored, self._session.other_start(restored.warm))
         self._state.load_shared(shared)
         self._notes = self._load_own(restored)
         self.seconds = shared["loop"]["seconds"]
@@ -265,11 +265,11 @@ class Keeper:
             )
 
 
-def _is_whole(restored: Restored) -> None:
+def _is_whole(restored: Restored, mend: str) -> None:
     """See that a checkpoint holds all that a trial class goes on from."""
     if not isinstance(restored.shared, dict) or "loop" not in restored.shared:
         raise TrialError(
             f"checkpoint {restored.checkpoint} does not hold the state of a trial class",
             why="it was imported, or written by a script with a loop of its own",
-            mend="start from its weights: leave --everything out, or write `what: weights`",
+            mend=mend,
         )

@@ -24,6 +24,8 @@ from burst.harness.session import Session
 from burst.harness.trial.context import PyTorchTrialContext, Setting
 from burst.harness.trial.run import connect, setting_of
 
+_LARGEST_SEED = 2**63 - 1
+
 
 @contextmanager
 def pytorch_init(
@@ -44,7 +46,7 @@ def pytorch_init(
         hparams: hyperparameters.
         exp_conf: what `get_experiment_config` and `get_data_config` give.
         aggregation_frequency: batches whose gradients make one optimizer step.
-        seed: of data order, weights and everything random.
+        seed: of data order, weights and everything random; 0 to 2^63 - 1.
         folder: where metrics and checkpoints are kept; a script started again continues. None
             keeps nothing.
         keep: how many checkpoints stay there beside the best, as in `burst.harness.init`.
@@ -55,7 +57,7 @@ def pytorch_init(
     given, own_config = named_values("hparams", hparams), named_values("exp_conf", exp_conf)
     own_folder = folder_of(folder)
     whole_number("aggregation_frequency", aggregation_frequency, least=1)
-    whole_number("seed", seed, least=0)
+    whole_number("seed", seed, least=0, most=_LARGEST_SEED)
     kept = None if keep is None else whole_number("keep", keep, least=1)
     spec = read_launch()
     session: Session | None = None

@@ -14,7 +14,7 @@ import torch
 
 from burst.harness.distributed import DistributedContext
 from burst.harness.errors import TrialError
-from burst.harness.values import to_float
+from burst.harness.values import check_name, to_float
 
 _AT_ONCE = 128
 """Values on an accelerator that are kept before they are read."""
@@ -24,6 +24,8 @@ class TrainingMetrics:
     def __init__(self, keep_batches: bool = False) -> None:
         """`keep_batches`: also remember every batch's own metrics, for callbacks."""
         self._keep = keep_batches
+        self._names: set[str] = set()
+        """Those that are known to be good, so that no batch pays for looking again."""
         self._sums: dict[str, float] = {}
         self._counts: dict[str, int] = {}
         self._pending: list[tuple[int, str, torch.Tensor]] = []
@@ -36,7 +38,7 @@ class TrainingMetrics:
 
         Raises:
             TrialError: if it is neither a number, nor a dict of them.
-            MetricError: if a metric is not one number.
+            MetricError: if a metric is not one number, or has no name that can be kept.
         """
         if isinstance(returned, torch.Tensor):
             self._add(batch, "loss", returned)
@@ -44,7 +46,7 @@ class TrainingMetrics:
             for key, value in returned.items():
                 self._add(batch, key, value)
         elif isinstance(returned, int | float):
-            self._count(batch, "loss", float(returned))
+            self._count(batch, "loss", to_float("loss", returned))
         elif returned is not None:
             raise TrialError(
                 f"train_batch returned {type(returned).__name__}",
@@ -52,7 +54,11 @@ class TrainingMetrics:
             )
 
     def _add(self, batch: int, key: str, value: Any) -> None:
-        if type(value) is not float and isinstance(value, torch.Tensor) and not value.is_cpu:
+        if key not in self._names:
+            check_name(key)
+            self._names.add(key)
+        far = type(value) is not float and isinstance(value, torch.Tensor) and not value.is_cpu
+        if far and value.numel() == 1:
             self._pending.append((batch, key, value.detach().reshape(()).clone()))
             if len(self._pending) >= _AT_ONCE:
                 self._read()

@@ -70,6 +70,7 @@ class Trainer:
             how it ended: completed, stopped (early stopping) or drained (asked to leave).
 
         Raises:
+            UsageError: a length or a period is none.
             TrialError, ConfigError, DataError: the trial and its data do not fit together.
             Fenced: a newer allocation owns the trial.
         """
@@ -77,18 +78,20 @@ class Trainer:
             max_length, validation_period, checkpoint_period = Batch(1), None, None
         if max_length is None:
             raise ConfigError("fit needs max_length", mend="for example max_length=Epoch(1)")
+        length = length_of(max_length)
         source = self._training_source()
         scale = Scale(source.batches_per_epoch, source.records_per_batch)
         self._context.scale_epoch = scale.epoch
         automatic = checkpoint_period == "auto"
+        given_period = None if automatic else checkpoint_period
         periods = Periods(
-            report=period_of(reporting_period, scale),
-            validate=period_of(validation_period, scale),
-            checkpoint=period_of(None if automatic else checkpoint_period, scale),
+            report=period_of(reporting_period, scale, "reporting_period"),
+            validate=period_of(validation_period, scale, "validation_period"),
+            checkpoint=period_of(given_period, scale, "checkpoint_period"),
             auto=automatic,
         )
         session = self._context.session
-        schedule = _schedule(periods, length_of(max_length), scale, session.conditions)
+        schedule = _schedule(periods, length, scale, session.conditions)
         parts = self._parts(source, schedule)
         given = goal or Goal(policy=checkpoint_policy, at_start=step_zero_validation)
         session.outcome = self._run(parts, given)

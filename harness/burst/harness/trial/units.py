@@ -3,11 +3,16 @@
 from __future__ import annotations
 
 import math
+import numbers
 from collections.abc import Collection
 from dataclasses import dataclass
+from typing import Any, TypeGuard
 
-from burst.core.errors import ConfigError
+from pydantic import ValidationError
+
+from burst.core.errors import ConfigError, UsageError
 from burst.core.length import Length, Unit
+from burst.harness.values import shown
 
 
 @dataclass(frozen=True)
@@ -81,37 +86,68 @@ class Period:
 NEVER = Period()
 
 
-def length_of(unit: TrainUnit) -> Length:
+def length_of(unit: TrainUnit, argument: str = "max_length") -> Length:
     """A length, from whichever way it was written.
 
+    Args:
+        argument: what is given it, for the words of an error.
+
     Raises:
-        ConfigError: if it is none.
+        ConfigError: if it is several batches or epochs.
+        UsageError: if it is no length at all.
     """
     if isinstance(unit, Length):
         return unit
-    if isinstance(unit, str):
-        return Length.model_validate(unit)
-    if isinstance(unit, int):
-        return Length(amount=unit, unit=Unit.BATCHES)
-    if isinstance(unit.value, Collection):
+    if isinstance(unit, Batch | Epoch) and _is_several(unit.value):
         raise ConfigError(
             f"{unit} is not a length", mend="several batches or epochs make a period, not a length"
         )
-    kind = Unit.BATCHES if isinstance(unit, Batch) else Unit.EPOCHS
-    return Length(amount=unit.value, unit=kind)
+    return _length(unit, argument)
 
 
-def period_of(unit: TrainUnit | None, scale: Scale) -> Period:
-    """A period in batches or seconds; None and zero are never."""
+def period_of(unit: TrainUnit | None, scale: Scale, argument: str = "period") -> Period:
+    """A period in batches or seconds; None and zero are never.
+
+    Raises:
+        UsageError: if it is none.
+    """
     if unit is None:
         return NEVER
-    if isinstance(unit, Batch | Epoch) and isinstance(unit.value, Collection):
-        kind = Unit.BATCHES if isinstance(unit, Batch) else Unit.EPOCHS
-        lengths = [Length(amount=value, unit=kind) for value in unit.value]
+    if isinstance(unit, Batch | Epoch) and _is_several(unit.value):
+        lengths = [_length(type(unit)(value), argument) for value in unit.value]
         return Period(at=frozenset(scale.batches(length) or 0 for length in lengths))
-    length = length_of(unit)
+    length = length_of(unit, argument)
     if length.amount == 0:
         return NEVER
     if length.unit is Unit.SECONDS:
         return Period(seconds=length.amount)
     return Period(every=scale.batches(length))
+
+
+def _is_several(value: Any) -> TypeGuard[Collection[int]]:
+    return isinstance(value, Collection) and not isinstance(value, str | bytes)
+
+
+def _length(unit: Any, argument: str) -> Length:
+    """
+    Raises:
+        UsageError: if `unit` is no length.
+    """
+    wrapped = isinstance(unit, Batch | Epoch)
+    value, number = (unit.value, numbers.Real) if wrapped else (unit, numbers.Integral)
+    kind = Unit.EPOCHS if isinstance(unit, Epoch) else Unit.BATCHES
+    why = ""
+    try:
+        if isinstance(unit, str):
+            return Length.model_validate(unit)
+        if isinstance(value, number) and not isinstance(value, bool):
+            return Length(amount=float(value), unit=kind)
+    except ValidationError as error:
+        why = error.errors()[0]["msg"].removeprefix("Value error, ")
+    except OverflowError:
+        why = "a length beyond 2^53 is a mistake"
+    raise UsageError(
+        f"`{argument}` is {shown(unit)}, which is no length of training",
+        why=why or "it is a number of batches, Batch(…), Epoch(…), or text with a unit",
+        mend=f'write {argument}=Batch(500), {argument}=Epoch(3) or {argument}="2h"',
+    )

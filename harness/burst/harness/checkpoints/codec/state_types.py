@@ -12,6 +12,20 @@ T = TypeVar("T")
 
 _CALL = "call `register_state_type(cls, to_tree, from_tree)`"
 
+_HELD = frozenset(
+    (
+        *(f"builtins.{name}" for name in ("NoneType", "bool", "int", "float", "complex", "str")),
+        *(f"builtins.{name}" for name in ("bytes", "bytearray", "dict", "list", "tuple", "set")),
+        "builtins.frozenset",
+        *(f"collections.{name}" for name in ("OrderedDict", "defaultdict", "Counter", "deque")),
+        *(f"torch.{name}" for name in ("Tensor", "Size", "dtype", "device")),
+        "torch.nn.parameter.Parameter",
+        "numpy.ndarray",
+    )
+)
+"""By name, so that nobody has to import what a script does not."""
+_HELD_WITH_HEIRS = frozenset(("numpy.generic", "torch.distributed.tensor.DTensor"))
+
 
 class NotMade(BurstError):
     """An object of a registered type could not be made again."""
@@ -68,13 +82,20 @@ def register_state_type(
     another name, what was written under the former one can still be read.
 
     Raises:
-        UsageError: for arguments of other kinds, or a name that another type has.
+        UsageError: for arguments of other kinds, a name that another type has, or a type that
+            checkpoints hold as it is.
     """
     if not isinstance(kind, type):
         raise UsageError(
             f"`register_state_type` takes a class first, and got {_a(type(kind).__name__)}",
             why=f"it is {kind!r:.60}",
             mend=f"{_CALL} with the class itself",
+        )
+    if _is_held(kind):
+        raise UsageError(
+            f"checkpoints hold {_a(kind.__qualname__)} as it is",
+            why="so what is registered for it would never be called",
+            mend=f"{_CALL} with a class of your own, or leave it out",
         )
     for argument, act in (("to_tree", to_tree), ("from_tree", from_tree)):
         if not callable(act):
@@ -122,6 +143,12 @@ def registered_under(name: str) -> StateType:
             mend="call `register_state_type` for it before the trial is restored",
         )
     return _by_name[name]
+
+
+def _is_held(kind: type) -> bool:
+    """Whether checkpoints hold its objects without asking what was registered for them."""
+    heirs = (_name_of(base) in _HELD_WITH_HEIRS for base in kind.__mro__)
+    return _name_of(kind) in _HELD or any(heirs)
 
 
 def _name_of(kind: type) -> str:
