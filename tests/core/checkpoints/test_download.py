@@ -19,7 +19,7 @@ from burst.core.checkpoints.exchange.download import download
 from burst.core.checkpoints.exchange.target import WORK
 from burst.core.checkpoints.format.manifest import Damaged, Manifest
 from burst.core.checkpoints.verify import verify
-from burst.core.errors import BurstError, Unreachable, UsageError
+from burst.core.errors import Unreachable, UsageError
 from burst.core.model import Checkpoint
 from burst.harness.checkpoints.saving import packs
 from tests.core.checkpoints.made import contents
@@ -190,7 +190,7 @@ def test_damage_is_named_and_never_handed_out(lab: Lab, tmp_path: Path) -> None:
 def test_a_folder_that_cannot_be_written_is_named(lab: Lab, tmp_path: Path) -> None:
     record = save(lab, {"models": [Net().state_dict()]})
     (tmp_path / "file").touch()
-    with pytest.raises(BurstError, match="cannot write the checkpoint"):
+    with pytest.raises(UsageError, match="file is in the way"):
         download(lab.blobs, record, tmp_path / "file")
 
 

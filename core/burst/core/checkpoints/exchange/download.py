@@ -14,6 +14,7 @@ Tensors are moved, not understood: their bytes are copied to where a new header 
 
 from __future__ import annotations
 
+import errno
 import json
 import os
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -32,6 +33,7 @@ from burst.core.checkpoints.verify import Progress
 from burst.core.errors import BurstError, UsageError
 from burst.core.model import Checkpoint
 
+_FULL = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
 _NOTED_BYTES = 128 * 2**20
 """So many are written between two notes of how far it is."""
 
@@ -59,7 +61,8 @@ def download(
     Raises:
         Damaged: if a file of the checkpoint is missing or is not what was written.
         UsageError: if the folder holds another checkpoint, or files that no download has put there
-            and that it would replace, or whose weights a reader could take for the checkpoint's.
+            and that it would replace, or whose weights a reader could take for the checkpoint's;
+            if a file is where it needs a folder, or a folder where it needs a file.
         Unreachable: if the blobs did not answer.
         BurstError: if the folder cannot be written, or another download writes into it.
     """
@@ -224,5 +227,13 @@ def _disk(folder: Path) -> Iterator[None]:
         raise BurstError(
             f"cannot write the checkpoint to {folder}",
             why=": ".join(filter(None, (error.strerror or str(error), str(error.filename or "")))),
-            mend="free space there, or name another folder; calling again goes on where it was",
+            mend=f"{_mend(error)}, or name another folder; calling again goes on where it was",
         ) from error
+
+
+def _mend(error: OSError) -> str:
+    if error.errno in _FULL:
+        return "free space there"
+    if isinstance(error, FileExistsError | IsADirectoryError | NotADirectoryError):
+        return "move away what is there"
+    return "see that it can be written"

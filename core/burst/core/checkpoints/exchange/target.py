@@ -50,8 +50,12 @@ class Target:
         """Make the folder, and be the only download that works in it.
 
         Raises:
+            UsageError: where the folder would be is something else.
             BurstError: another one does.
         """
+        for path in (*reversed(self._work.parents), self._work):
+            if os.path.lexists(path) and not path.is_dir():
+                raise _in_the_way(path)
         self._work.mkdir(parents=True, exist_ok=True)
         try:
             with _alone(self._work / _LOCK, self.folder):
@@ -65,8 +69,15 @@ class Target:
         """See that nothing of others is in the way of the files `outputs` and `small`.
 
         Raises:
-            UsageError: the folder holds another checkpoint, or files that are not the download's.
+            UsageError: the folder holds another checkpoint, or files that are not the download's,
+                or folders where files have to be.
         """
+        for name in sorted({*outputs, *small, *self._weights()}):
+            path = self.folder / name
+            if path.is_dir() and not path.is_symlink():
+                raise _in_the_way(path)
+            if os.path.lexists(path.parent) and not path.parent.is_dir():
+                raise _in_the_way(path.parent)
         if self._force:
             return
         other = _checkpoint_of(self.folder / _MANIFEST)
@@ -196,6 +207,19 @@ class Target:
             why=", ".join(names[:_SHOWN]) + more,
             mend="name another folder, or overwrite them with --force",
         )
+
+
+def _in_the_way(path: Path) -> UsageError:
+    """Of what even `force` does not replace: a folder may hold anything."""
+    if path.is_dir():
+        why = "it is a folder, and a file of the checkpoint has to be there"
+    elif path.is_symlink():
+        why = f"it is a link to {os.readlink(path)}, and there is no folder"
+    else:
+        why = "it is a file, and a folder has to be there"
+    return UsageError(
+        f"{path} is in the way", why=why, mend="move it away, or name another folder"
+    )
 
 
 def write(path: Path, data: bytes) -> None:
