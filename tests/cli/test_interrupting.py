@@ -221,3 +221,36 @@ def test_while_modules_are_imported_it_says_in_words_that_nothing_was_done(
     assert done.returncode == 130, done.stderr
     said = done.stderr.strip()
     assert said in ("Interrupted before anything was done.", "Interrupted: nothing was submitted.")
+
+
+@pytest.mark.parametrize(
+    "again",
+    [
+        "import atexit; atexit.register(signal.raise_signal, signal.SIGINT)",
+        "import click; echo = click.echo\n"
+        "click.echo = lambda *a, **k: (echo(*a, **k), signal.raise_signal(signal.SIGINT))",
+    ],
+)
+def test_ctrl_c_while_it_leaves_prints_no_traceback(
+    again: str, burst_home: Path, tmp_path: Path
+) -> None:
+    program = (
+        "import signal, sys\n"
+        "signal.signal(signal.SIGINT, signal.default_int_handler)\n"
+        "import burst.cli.commands.ls as command\n"
+        "command.ls.callback = lambda *a, **k: signal.raise_signal(signal.SIGINT)\n"
+        f"{again}\n"
+        "sys.argv[1:] = ['ls']\n"
+        "from burst.cli.main import main\n"
+        "main()"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", program],
+        capture_output=True,
+        text=True,
+        cwd=tmp_path,
+        env={**os.environ, "BURST_HOME": str(burst_home)},
+        check=False,
+    )
+    assert done.returncode in (130, -signal.SIGINT), done.stderr
+    assert done.stderr.strip() == "Interrupted."
