@@ -16,6 +16,7 @@ from burst.core.model import Checkpoint, Copy, Model, Trial
 from burst.core.states import Reason, TrialState, advance
 from burst.core.store import update
 from burst.core.store.port import Fence, Put
+from burst.core.testing.examples import checkpoint
 from tests.harness.checkpoints.support import Fault, Lab, request
 
 
@@ -36,6 +37,19 @@ def test_a_deleted_checkpoint_is_gone_and_its_record_says_when(lab: Lab) -> None
     assert verify(lab.blobs, second).good
     assert not verify(lab.blobs, first).good
     assert lab.event_names()[-1] == "checkpoint.deleted"
+
+
+def test_of_several_at_the_same_batch_the_one_written_last_comes_first() -> None:
+    ids = ["ckpt-1m3k9zq4zzz", "ckpt-1m3k9zq4www", "ckpt-1m3k9zq4000"]  # of one millisecond
+    written = [checkpoint(id=id, created=7 + n / 10_000) for n, id in enumerate(ids)]
+    assert [r.id for r in restorable(written)] == ids[::-1]
+    assert [r.id for r in restorable(written[::-1])] == ids[::-1]
+    beyond = checkpoint(id="ckpt-1m3k9zq4aaa", batches=101, created=0)
+    assert restorable([*written, beyond])[0] == beyond
+    again = checkpoint(
+        id="ckpt-1m3k9zq4bbb", attempt=2, created=0
+    )  # on a node whose clock is slow
+    assert restorable([*written, beyond, again])[0] == again
 
 
 def test_deleting_again_changes_nothing(lab: Lab) -> None:

@@ -145,14 +145,15 @@ def unpin(store: Store, checkpoint: str) -> Checkpoint:
 
 def restorable(records: Sequence[Checkpoint]) -> list[Checkpoint]:
     """The checkpoints that a trial could continue from, the one to take first coming first: newest
-    by batches, but for those that a later attempt has left behind, which come last.
+    by batches, of those at the same batch the one written last, but for those that a later attempt
+    has left behind, which come last.
 
     Such are at or beyond a checkpoint of a later attempt. That attempt began before them, because
     they lay on the disk of a node that it was not on; its metrics have replaced what was reported
     on the way to them.
     """
     good = [record for record in records if record.deleted is None and not record.damaged]
-    good.sort(key=lambda record: (record.batches, record.id), reverse=True)
+    good.sort(key=lambda record: (record.batches, record.created, record.id), reverse=True)
     return sorted(good, key=lambda record: _is_left_behind(record, good))
 
 
