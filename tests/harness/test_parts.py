@@ -4,6 +4,7 @@ import sys
 from pathlib import Path
 
 import pytest
+import torch
 
 from burst.core.config.experiment import ExperimentConfig
 from burst.core.errors import BurstError, ConfigError
@@ -193,3 +194,10 @@ def test_a_defect_of_burst_shows_where_it_is() -> None:
     with pytest.raises(TypeError) as raised:
         differences(None, {"a": 1})  # type: ignore[arg-type]
     assert "envelope.py" in format_user_traceback(raised.value)
+
+
+def test_a_metric_on_an_accelerator_that_is_not_one_number_is_named_at_its_batch() -> None:
+    metrics = TrainingMetrics()
+    metrics.add(0, {"loss": torch.ones((), device="meta")})
+    with pytest.raises(MetricError, match="'loss' is not one number but Tensor of shape"):
+        metrics.add(1, {"loss": torch.ones(2, device="meta")})
