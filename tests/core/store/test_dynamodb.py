@@ -169,7 +169,7 @@ def test_a_table_that_is_not_there_is_named(real: str) -> None:
     assert "burst up" in caught.value.mend
 
 
-@pytest.mark.parametrize("url", ["dynamodb://", "dynamodb://a/b", "dynamodb://a?regoin=x"])
+@pytest.mark.parametrize("url", ["dynamodb://", "dynamodb://a/b", "dynamodb://a?zone=x"])
 def test_a_url_that_names_no_table_is_a_usage_error(url: str) -> None:
     with pytest.raises(UsageError, match="dynamodb://"):
         DynamoStore(url)
