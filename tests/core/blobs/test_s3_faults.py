@@ -17,10 +17,10 @@ from botocore.exceptions import (
 )
 
 from burst.core.blobs import s3_get, s3_streams
-from burst.core.blobs.retrying import Passing, Retries
 from burst.core.blobs.s3 import S3Blobs
 from burst.core.blobs.s3_words import told
 from burst.core.errors import BurstError, StoreError, Unreachable
+from burst.core.retrying import Passing, Retries
 from burst.core.testing.fault_proxy import FaultProxy, Spoil, fault_proxy
 from tests.core.blobs.mock_s3 import BUCKET, mock_s3
 

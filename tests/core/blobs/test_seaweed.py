@@ -11,9 +11,9 @@ from pathlib import Path
 
 import pytest
 
-from burst.core.blobs.retrying import Retries
 from burst.core.blobs.s3 import S3Blobs
 from burst.core.errors import NotFound, Refused, StoreError, Unauthorized
+from burst.core.retrying import Retries
 from burst.core.testing.blob_contract import BlobContract, pages
 from burst.core.testing.fault_proxy import FaultProxy, Spoil, fault_proxy
 from burst.core.testing.seaweed import ENVIRON, seaweedfs

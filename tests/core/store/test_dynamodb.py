@@ -11,9 +11,9 @@ from typing import Any
 
 import pytest
 
-from burst.core.blobs.retrying import Retries
 from burst.core.errors import Conflict, Refused, StoreError, Unauthorized, Unreachable, UsageError
 from burst.core.model import Allocation, Experiment, Trial
+from burst.core.retrying import Retries
 from burst.core.store.dynamodb import table as table_module
 from burst.core.store.dynamodb.items import event_key, keyed
 from burst.core.store.dynamodb.plan import plan

@@ -19,7 +19,6 @@ from typing import Any, BinaryIO, TypeVar
 from burst.core.blobs.keys import check_key, check_prefix
 from burst.core.blobs.local_file import write_whole
 from burst.core.blobs.port import BlobInfo
-from burst.core.blobs.retrying import Retries
 from burst.core.blobs.s3_get import Receiver
 from burst.core.blobs.s3_place import Place, S3Url, find
 from burst.core.blobs.s3_put import Sender
@@ -27,6 +26,7 @@ from burst.core.blobs.s3_streams import opener
 from burst.core.blobs.s3_words import told
 from burst.core.blobs.words import told as told_of_file
 from burst.core.errors import NotFound
+from burst.core.retrying import Retries
 
 T = TypeVar("T")
 

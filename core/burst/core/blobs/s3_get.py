@@ -6,11 +6,11 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from functools import partial
 
-from burst.core.blobs.retrying import Passing, Retries
 from burst.core.blobs.s3_place import S3Url
 from burst.core.blobs.s3_streams import Changed, Empty, Open, Stream
 from burst.core.blobs.s3_words import no_answer
 from burst.core.errors import StoreError
+from burst.core.retrying import Passing, Retries
 
 _PART = 16 * 2**20
 _PARALLEL = 4

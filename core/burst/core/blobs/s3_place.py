@@ -12,6 +12,7 @@ from functools import cache
 from typing import Any
 from urllib.parse import parse_qsl, quote
 
+from burst.core.aws import LOGIN
 from burst.core.blobs.keys import check_key
 from burst.core.errors import Unauthorized, UsageError
 
@@ -101,7 +102,7 @@ def find(where: S3Url) -> Place:
     if credentials is None:
         raise Unauthorized(
             f"there are no AWS credentials to use {where.url} with",
-            mend="set AWS_PROFILE or AWS_ACCESS_KEY_ID, or log in with `aws sso login`",
+            mend=LOGIN,
         )
     bucket_url = _bucket_url(client, where.bucket)
     return Place(
@@ -141,7 +142,7 @@ def _client(session: Any, where: S3Url, region: str) -> Any:
         connect_timeout=_CONNECT_S,
         read_timeout=_SILENCE_S,
         max_pool_connections=_CONNECTIONS,
-        retries={"total_max_attempts": 1},  # burst.core.blobs.retrying does it, and more of it
+        retries={"total_max_attempts": 1},  # burst.core.retrying does it, and more of it
         request_checksum_calculation="when_required",  # we send SHA-256 where it matters
     )
     endpoint = where.options.get("endpoint_url")

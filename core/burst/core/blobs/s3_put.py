@@ -11,10 +11,10 @@ from __future__ import annotations
 import base64
 from typing import Any
 
-from burst.core.blobs.retrying import Passing, Retries
 from burst.core.blobs.s3_place import Place, S3Url
 from burst.core.blobs.s3_words import Answer, told
 from burst.core.errors import StoreError
+from burst.core.retrying import Passing, Retries
 
 _SLICE = 4 * 2**20
 """What has to be sent within the time that a silence may last, so that a slow line is no error."""

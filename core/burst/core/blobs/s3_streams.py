@@ -15,9 +15,9 @@ from dataclasses import dataclass
 from datetime import timedelta
 from typing import Any
 
-from burst.core.blobs.retrying import Passing
 from burst.core.blobs.s3_place import Place, S3Url
 from burst.core.blobs.s3_words import Answer, told
+from burst.core.retrying import Passing
 
 CHUNK = 2**20
 """What a transfer that breaks loses at the most."""
@@ -81,7 +81,7 @@ class _Obstore:
                 "read_timeout": timedelta(seconds=60),
                 "timeout": timedelta(hours=1),
             },
-            retry_config={"max_retries": 0},  # burst.core.blobs.retrying does it, and more of it
+            retry_config={"max_retries": 0},  # burst.core.retrying does it, and more of it
             credential_provider=Boto3CredentialProvider(place.session, ttl=_CREDENTIALS_FOR),
         )
 

@@ -7,8 +7,9 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 
-from burst.core.blobs.retrying import Passing
+from burst.core.aws import LOGIN, WHO, has_no_credentials, may_pass
 from burst.core.errors import BurstError, NotFound, Refused, StoreError, Unauthorized, Unreachable
+from burst.core.retrying import Passing
 
 _CODE = re.compile(r"<Code>([^<]*)</Code>")
 _MESSAGE = re.compile(r"<Message>([^<]*)</Message>")
@@ -16,8 +17,6 @@ _MESSAGE = re.compile(r"<Message>([^<]*)</Message>")
 _SPOILED = ("BadDigest", "XAmzContentSHA256Mismatch", "IncompleteBody", "RequestTimeout")
 """The request did not arrive as it was sent, which says nothing about the next one."""
 _UNKNOWN_KEYS = ("InvalidAccessKeyId", "SignatureDoesNotMatch", "InvalidToken", "ExpiredToken")
-_CREDENTIALS = "check which credentials are used with `aws sts get-caller-identity`"
-_LOGIN = "set AWS_PROFILE or AWS_ACCESS_KEY_ID, or log in with `aws sso login`"
 
 
 @dataclass(frozen=True)
@@ -57,7 +56,7 @@ class Answer:
             return NotFound(f"there is no {name}", why=why)
         if self.code in _UNKNOWN_KEYS:
             return Unauthorized(
-                f"S3 does not accept the AWS credentials for {name}", why=why, mend=_LOGIN
+                f"S3 does not accept the AWS credentials for {name}", why=why, mend=LOGIN
             )
         if self.code == "RequestTimeTooSkewed":
             return Refused(
@@ -72,7 +71,7 @@ class Answer:
                 mend=f"add ?region={self.region or '<its region>'} to the URL",
             )
         if self.status in (401, 403):
-            return Refused(f"S3 does not let you use {name}", why=why, mend=_CREDENTIALS)
+            return Refused(f"S3 does not let you use {name}", why=why, mend=WHO)
         if self.code in _SPOILED:
             return StoreError(
                 f"{name} did not arrive as it was sent", why=why, mend="check the network"
@@ -122,40 +121,9 @@ def _answer(error: object) -> Answer:
 
 
 def _without_answer(error: Exception, name: str) -> BurstError | Passing:
-    from botocore.exceptions import (
-        ConnectionError as NotConnected,
-    )
-    from botocore.exceptions import (
-        CredentialRetrievalError,
-        FlexibleChecksumError,
-        HTTPClientError,
-        IncompleteReadError,
-        NoCredentialsError,
-        PartialCredentialsError,
-        ResponseStreamingError,
-        SSLError,
-        SSOError,
-        TokenRetrievalError,
-    )
-
-    nobody = (
-        CredentialRetrievalError,
-        NoCredentialsError,
-        PartialCredentialsError,
-        SSOError,
-        TokenRetrievalError,
-    )
-    if isinstance(error, nobody):
+    if has_no_credentials(error):
         return Unauthorized(
-            f"there are no AWS credentials to use {name} with", why=str(error), mend=_LOGIN
+            f"there are no AWS credentials to use {name} with", why=str(error), mend=LOGIN
         )
-    broken = (
-        FlexibleChecksumError,
-        HTTPClientError,
-        IncompleteReadError,
-        NotConnected,
-        ResponseStreamingError,
-    )
     words = no_answer(name, str(error))
-    passing = isinstance(error, broken) and not isinstance(error, SSLError)
-    return Passing(words) if passing else words
+    return Passing(words) if may_pass(error) else words

@@ -16,10 +16,10 @@ from collections.abc import Iterator
 from itertools import islice
 from typing import Any, TypeVar
 
-from burst.core.blobs.retrying import Retries
 from burst.core.chance import chance
 from burst.core.errors import NotFound
 from burst.core.model import Event, MetricChunk, Record
+from burst.core.retrying import Retries
 from burst.core.store import codec
 from burst.core.store.checks import check_writes, cursor_of, sequence_of
 from burst.core.store.dynamodb import items

@@ -10,8 +10,8 @@ from functools import partial
 from typing import Any, TypeVar
 from urllib.parse import parse_qsl
 
-from burst.core.blobs.retrying import Passing, Retries
 from burst.core.errors import Unauthorized, UsageError
+from burst.core.retrying import Passing, Retries
 from burst.core.store.dynamodb.items import Item, Key, keyed, table_schema, text
 from burst.core.store.dynamodb.words import no_answer, told
 
@@ -201,7 +201,7 @@ def _client(where: TableUrl) -> Any:
         connect_timeout=_CONNECT_S,
         read_timeout=_SILENCE_S,
         max_pool_connections=_CONNECTIONS,
-        retries={"total_max_attempts": 1},  # burst.core.blobs.retrying does it
+        retries={"total_max_attempts": 1},  # burst.core.retrying does it
     )
     return Session().client(
         "dynamodb",

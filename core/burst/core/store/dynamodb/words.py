@@ -6,8 +6,9 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any
 
-from burst.core.blobs.retrying import Passing
+from burst.core.aws import LOGIN, WHO, has_no_credentials, may_pass
 from burst.core.errors import BurstError, Refused, StoreError, Unauthorized, Unreachable
+from burst.core.retrying import Passing
 
 _THROTTLED = (
     "LimitExceededException",
@@ -18,7 +19,7 @@ _THROTTLED = (
     "ThrottledException",
     "TransactionInProgressException",
 )
-UNKNOWN_KEYS = (
+_UNKNOWN_KEYS = (
     "ExpiredToken",
     "ExpiredTokenException",
     "IncompleteSignatureException",
@@ -27,7 +28,6 @@ UNKNOWN_KEYS = (
     "MissingAuthenticationTokenException",
     "UnrecognizedClientException",
 )
-_LOGIN = "set AWS_PROFILE or AWS_ACCESS_KEY_ID, or log in with `aws sso login`"
 
 
 @contextmanager
@@ -67,47 +67,26 @@ def _in_words(response: Any, table: str) -> tuple[BurstError, bool]:
     if code == "ResourceNotFoundException":
         mend = "`burst up` makes it; correct `store` in burst.yaml if it has another name"
         return StoreError(f"there is no table {table}", why=why, mend=mend), False
-    if code in UNKNOWN_KEYS:
+    if code in _UNKNOWN_KEYS:
         what = f"DynamoDB does not accept the AWS credentials for table {table}"
-        return Unauthorized(what, why=why, mend=_LOGIN), False
+        return Unauthorized(what, why=why, mend=LOGIN), False
     if code in ("AccessDeniedException", "AccessDenied"):
-        mend = "check which credentials are used with `aws sts get-caller-identity`"
-        return Refused(f"DynamoDB does not let you use table {table}", why=why, mend=mend), False
+        what = f"DynamoDB does not let you use table {table}"
+        return Refused(what, why=why, mend=WHO), False
     if code in _THROTTLED or status >= 500 or status in (0, 408, 429):
         return no_answer(table, why), True
     return StoreError(f"DynamoDB refused a request for table {table}", why=why), False
 
 
 def _without_answer(error: Exception, table: str) -> BurstError | Passing:
-    from botocore.exceptions import (
-        ConnectionError as NotConnected,
-    )
-    from botocore.exceptions import (
-        CredentialRetrievalError,
-        HTTPClientError,
-        NoCredentialsError,
-        NoRegionError,
-        PartialCredentialsError,
-        SSLError,
-        SSOError,
-        TokenRetrievalError,
-    )
+    from botocore.exceptions import NoRegionError
 
-    nobody = (
-        CredentialRetrievalError,
-        NoCredentialsError,
-        PartialCredentialsError,
-        SSOError,
-        TokenRetrievalError,
-    )
-    if isinstance(error, nobody):
+    if has_no_credentials(error):
         what = f"there are no AWS credentials to use table {table} with"
-        return Unauthorized(what, why=str(error), mend=_LOGIN)
+        return Unauthorized(what, why=str(error), mend=LOGIN)
     if isinstance(error, NoRegionError):
+        what = f"it is not said in which region table {table} is"
         mend = "add ?region=us-east-1 to the store's URL, or set AWS_DEFAULT_REGION"
-        return Refused(
-            f"it is not said in which region table {table} is", why=str(error), mend=mend
-        )
-    passing = isinstance(error, HTTPClientError | NotConnected) and not isinstance(error, SSLError)
+        return Refused(what, why=str(error), mend=mend)
     words = no_answer(table, str(error))
-    return Passing(words) if passing else words
+    return Passing(words) if may_pass(error) else words
