@@ -12,7 +12,7 @@ from functools import cache
 from typing import Any
 from urllib.parse import parse_qsl, quote
 
-from burst.core.aws import LOGIN
+from burst.core.aws.answers import LOGIN
 from burst.core.blobs.keys import check_key
 from burst.core.errors import Unauthorized, UsageError
 

@@ -50,13 +50,27 @@ class SlurmPool(Pool):
 
 
 class AwsPool(Pool):
+    """Instances in the cluster's AWS account, made when trials wait and ended when none do."""
+
     kind: Literal["aws"] = "aws"
     market: Literal["spot", "on-demand"] = "spot"
+    on_demand_after: Seconds | None = None
+    """Seconds for which no spot offer gave a node after which on-demand ones are asked for too;
+    by default that never happens."""
     instance_types: tuple[str, ...] = Field(min_length=1)
+    """Types that may be had, all of the same number of slots."""
+    zones: tuple[str, ...] = ()
+    """Availability zones to stay in; by default every one that has a subnet of the cluster."""
+    slots_per_node: int | None = Field(default=None, ge=1)
+    """By default the GPUs of a type, or its vCPUs where it has none."""
     max_nodes: int = Field(ge=1)
     min_nodes: int = Field(default=0, ge=0)
     idle: Seconds = 300.0
     efa: bool = False
+    max_life: Seconds = 7 * 24 * 3600.0
+    """A node older than this drains and is ended, whatever it does."""
+    keep_on_error: Seconds = 0.0
+    """Seconds for which the node of a trial that failed stays, to be looked at."""
 
 
 def loses_nodes(pool: Pool) -> bool:

@@ -16,8 +16,11 @@ from burst.core.model.placement import (
     ExitKind,
     Lease,
     Node,
+    Refusal,
+    RefusalKind,
     Share,
     Slot,
+    Supply,
 )
 from burst.core.model.results import (
     Checkpoint,
@@ -54,8 +57,11 @@ __all__ = [
     "Node",
     "Part",
     "Record",
+    "Refusal",
+    "RefusalKind",
     "Share",
     "Slot",
+    "Supply",
     "Trial",
 ]
 
@@ -65,6 +71,7 @@ RECORDS: tuple[type[Record], ...] = (
     Allocation,
     Node,
     Lease,
+    Supply,
     Checkpoint,
     Model,
     Family,

@@ -79,6 +79,13 @@ class Allocation(Record, Stateful):
     restored_batches: int = 0
     drain: Drain | None = None
     exit: Exit | None = None
+    rendezvous: str = ""
+    """Where the ranks of several nodes meet, as `address:port` on the first share's node, which
+    writes it; empty until then, and for one node."""
+    network: Mapping[str, Json] = Field(default_factory=dict)
+    """By node: what the ranks there talk over (interface, provider, settings), for the record."""
+    ends: Mapping[str, Exit] = Field(default_factory=dict)
+    """By node: how its part of a gang ended. The last one releases the allocation."""
 
     @property
     def parent(self) -> str:
@@ -113,6 +120,19 @@ class Node(Record):
     """The machine's name, once known."""
     slots: tuple[Slot, ...] = ()
     expected_slots: int
+    launch: str = ""
+    """The request to its pool that it came of; the nodes of one request share it, and so do the
+    machines, as a tag. Empty where the machine joined by itself."""
+    whole: bool = False
+    """Whether the nodes of its request are wanted together or not at all."""
+    ask: Mapping[str, Json] = Field(default_factory=dict)
+    """What the pool is asked for, in the pool's own terms, fixed with the intent: asking again is
+    the same request, whoever does it."""
+    cell: str = ""
+    """Nodes that can work as one gang have the same (zone, type and placement group); empty where
+    all of the pool's can."""
+    price: float | None = None
+    """US dollars an hour, as known when it was launched."""
     requested: float
     launched: float | None = None
     registered: float | None = None
@@ -122,6 +142,10 @@ class Node(Record):
     terminating: float | None = None
     gone: float | None = None
     gone_reason: Reason | None = None
+    noticed: float | None = None
+    """When its agent heard that the machine will be taken away."""
+    reclaim_at: float | None = None
+    """When it will be, as the notice says."""
     idle_since: float | None = None
     handle: Mapping[str, Json] = Field(default_factory=dict)
     """What its pool needs to find it again (process id and start time, instance id, …)."""
@@ -147,6 +171,51 @@ class Node(Record):
     @property
     def live(self) -> bool:
         return self.gone is None
+
+
+class RefusalKind(StrEnum):
+    """Why a pool gave no machine, which decides who waits for how long."""
+
+    CAPACITY = "capacity"  # there is none now: that offer rests
+    QUOTA = "quota"  # the account may not have more: every offer of the class rests
+    NETWORK = "network"  # the subnet has no address left: that subnet rests
+    PERMISSION = "permission"  # a person has to act
+    THROTTLE = "throttle"  # asked too often: the same request again, later
+    BUG = "bug"  # anything else: the pool rests, and its own words are shown
+
+
+class Refusal(Part):
+    """What a pool said the last time that it gave no machine of an offer."""
+
+    kind: RefusalKind
+    code: str
+    """The pool's own, as it came."""
+    text: str
+    """The pool's own words, with the quota's name where it is one."""
+    tries: int = 1
+    """How often in a row."""
+    at: float
+    until: float
+    """Before this date the offer is not asked for."""
+
+
+class Supply(Record):
+    """What is known of what a pool can give; its id is the pool's name.
+
+    Its version gives the right to launch: it is written with every intent, so that of two runners
+    that saw the same demand one asks.
+    """
+
+    kind: ClassVar[str] = "supply"
+
+    refusals: Mapping[str, Refusal] = Field(default_factory=dict)
+    """By offer, in the pool's own terms (`spot/us-east-1a/p5.48xlarge`, parts may be `*`)."""
+    failures: int = 0
+    """Machines in a row that ended, or had to be ended, before they were ready."""
+    failure: str = ""
+    """What the last of them said, with the end of its console."""
+    stopped: Reason | None = None
+    """Why no more machines are asked for until a person says so."""
 
 
 class Lease(Record):

@@ -29,6 +29,8 @@ class Want:
     hold_until: float | None = None
     closed: str = ""
     """Why some of the trial's pools are not among `pools`, if they are not."""
+    burst_after: float = 120.0
+    """Seconds of waiting for one pool after which the next one is tried too."""
 
     @property
     def order(self) -> tuple[int, float, str]:
@@ -61,6 +63,8 @@ class PlanNode:
     slots: tuple[int, ...]
     """Indices of all its slots."""
     idle_since: float | None = None
+    cell: str = ""
+    """A gang of several nodes has them all in one cell."""
 
 
 @dataclass(frozen=True)
@@ -76,10 +80,18 @@ class PlanPool:
     """Nodes that are not gone, of whatever state."""
     coming: int = 0
     """Nodes asked for and not ready yet."""
+    coming_whole: tuple[int, ...] = ()
+    """Of those `coming`, the sizes of the requests that are wanted whole, for a gang each."""
     trouble: str = ""
     """Why its last node could not be started."""
     retry_at: float | None = None
     """Until then no node is asked for."""
+    stopped: str = ""
+    """Why no more nodes are asked for until a person says so; empty where they are."""
+    min_nodes: int = 0
+    quiet: float = 0.0
+    """Seconds without a new arrival to wait for before nodes are asked for, so that those who come
+    together are served by one request; at most ten times as long."""
 
 
 @dataclass(frozen=True)
@@ -117,8 +129,14 @@ class Yield:
 
 @dataclass(frozen=True)
 class Launch:
+    """One request for nodes."""
+
     pool: str
     count: int
+    whole: bool = False
+    """All or none, and in one cell: for a gang of several nodes."""
+    beside: str = ""
+    """A node in whose cell they have to be, where they complete what is left of a gang."""
 
 
 @dataclass(frozen=True)

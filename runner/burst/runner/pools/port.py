@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import Protocol
 
-from burst.core.model import Node
+from burst.core.model import Json, Node, Refusal, Supply
 
 
 class Liveness(StrEnum):
@@ -26,6 +26,33 @@ class Limits:
     max_nodes: int
 
 
+@dataclass(frozen=True)
+class Launched:
+    """A pool's whole answer to one request."""
+
+    nodes: tuple[Node, ...] = ()
+    """Those of the request that have a machine now, with `launched`, `handle`, `cell` and `price`.
+    The others have none and get none: asking again would be another request."""
+    refusals: Mapping[str, Refusal] = field(default_factory=dict)
+    """By offer, what was refused meanwhile; there may be some although every node has a machine.
+    Dates and `tries` are the pool's first guess; who keeps the book sets them by its history."""
+
+
+@dataclass(frozen=True)
+class Machine:
+    """A machine that a pool has, whoever knows of it."""
+
+    id: str
+    """The pool's own name for it."""
+    launch: str
+    """The request that it came of, as its tag says; empty if it has none."""
+    liveness: Liveness
+    age: float | None
+    """Seconds since it was made, by the pool's own clock alone; None where it cannot tell."""
+    handle: Mapping[str, Json] = field(default_factory=dict)
+    """What the handle of its node would be."""
+
+
 class Pool(Protocol):
     @property
     def name(self) -> str: ...
@@ -33,14 +60,40 @@ class Pool(Protocol):
     @property
     def limits(self) -> Limits: ...
 
-    def launch(self, node: Node) -> Node:
-        """Start a machine for `node`, whose record (the intent) is already in the store.
+    @property
+    def look_every(self) -> float:
+        """Seconds between two looks at its machines that its API bears for ever."""
+        ...
 
-        Idempotent by the node's id: a second call for the same id starts nothing more. Returns
-        the node with `launched` and its handle.
+    def closed_until(self, supply: Supply, now: float) -> float | None:
+        """When something may be asked of it again; None if that is now. No I/O beyond what is
+        cached."""
+        ...
+
+    def ask(
+        self, count: int, *, whole: bool, beside: Node | None, supply: Supply, now: float
+    ) -> Mapping[str, Json]:
+        """What to ask for `count` machines, to be written with the intent (`Node.ask`).
+
+        Args:
+            whole: they are wanted as one gang or not at all.
+            beside: a node in whose cell they have to be, if in one.
 
         Raises:
-            Refused: the pool said no; the text says why in the pool's own words.
+            Refused: nothing that the pool offers is open now.
+            Unreachable: its prices or types could not be read.
+        """
+        ...
+
+    def launch(self, nodes: Sequence[Node]) -> Launched:
+        """Start the machines of `nodes`, all of one request, whose records (the intents) are
+        already in the store.
+
+        Idempotent by the request (`Node.launch`, or the node's id where it has none): a second
+        call, by whomever, starts nothing more and finds what the first has started.
+
+        Raises:
+            Unreachable: nothing is known of what happened; call again.
         """
         ...
 
@@ -50,4 +103,17 @@ class Pool(Protocol):
 
     def terminate(self, node: Node) -> None:
         """End the machine and everything on it. Idempotent; gone only when `observe` says DEAD."""
+        ...
+
+    def machines(self) -> Sequence[Machine]:
+        """Every machine that carries the tags of this cluster and pool and has not ended; empty
+        where machines carry no tags (local, static)."""
+        ...
+
+    def end(self, machine: Machine) -> None:
+        """End a machine that no record knows of. Idempotent."""
+        ...
+
+    def console(self, node: Node) -> str:
+        """The last lines that the machine wrote before it could speak for itself; may be empty."""
         ...

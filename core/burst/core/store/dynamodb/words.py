@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any
 
-from burst.core.aws import LOGIN, WHO, has_no_credentials, may_pass
+from burst.core.aws.answers import LOGIN, WHO, has_no_credentials, may_pass
 from burst.core.errors import BurstError, Refused, StoreError, Unauthorized, Unreachable
 from burst.core.retrying import Passing
 

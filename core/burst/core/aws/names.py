@@ -1,0 +1,44 @@
+"""Names and tags of what a cluster has in AWS, derived from the cluster's name.
+
+A tag's key may be read from a machine's own metadata only if it holds none but letters, digits and
+`+-=.,_:@`. A machine's tags say whose it is; everything that burst makes carries `CLUSTER`, so
+that all of it is found, and ended, from tags alone.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+CLUSTER = "burst:cluster"
+POOL = "burst:pool"
+LAUNCH = "burst:launch"
+"""The request that a machine came of (`burst.core.model.Node.launch`)."""
+NAME = "Name"
+"""What AWS's own console shows."""
+
+
+def tags_of(cluster: str, pool: str = "", launch: str = "") -> dict[str, str]:
+    """The tags of a thing of the cluster, of one of its pools, or of one request of that."""
+    found = {CLUSTER: cluster, POOL: pool, LAUNCH: launch, NAME: f"burst {cluster} {pool}".strip()}
+    return {key: value for key, value in found.items() if value}
+
+
+def tag_list(tags: Mapping[str, str]) -> list[dict[str, str]]:
+    """As AWS takes them."""
+    return [{"Key": key, "Value": value} for key, value in tags.items()]
+
+
+def untag(tags: object) -> dict[str, str]:
+    """As AWS gives them, to a mapping."""
+    found = tags if isinstance(tags, list) else []
+    return {str(tag["Key"]): str(tag["Value"]) for tag in found}
+
+
+def template_name(cluster: str, pool: str, instance_type: str = "") -> str:
+    """The launch template of a pool; of one type of it, where its network cards differ (EFA)."""
+    return "-".join(filter(None, ("burst", cluster, pool, instance_type.replace(".", "-"))))
+
+
+def placement_group_name(cluster: str, launch: str) -> str:
+    """The cluster placement group of one gang's request."""
+    return f"burst-{cluster}-{launch}"
