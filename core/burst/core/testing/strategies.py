@@ -50,6 +50,8 @@ _BY_NAME: dict[str, st.SearchStrategy[Any]] = {
     "hparams": JSON_OBJECT,
     "handle": JSON_OBJECT,
     "facts": JSON_OBJECT,
+    "ask": JSON_OBJECT,
+    "network": JSON_OBJECT,
     "metrics": METRICS,
     "latest": st.dictionaries(TEXT, METRIC_POINTS, max_size=2),
     "version": COUNT,
