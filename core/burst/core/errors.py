@@ -10,7 +10,8 @@ The command line, the page and the API render the same object, so each carries t
     ├── Unreachable (6)        the store, the blobs or a network did not answer
     └── StoreError (1)
         ├── Conflict           the record is at another version: read again, decide again
-        └── Fenced             a newer allocation owns the trial: stop, nothing you write counts
+        ├── Fenced             a newer allocation owns the trial: stop, nothing you write counts
+        └── Taken              another wrote under the key first
 """
 
 from __future__ import annotations
@@ -98,3 +99,7 @@ class Conflict(StoreError):
 
 class Fenced(StoreError):
     """The writer's token is older than the trial's; nothing was written, and never will be."""
+
+
+class Taken(StoreError):
+    """Other bytes are under a key that was to be new; nothing was written."""

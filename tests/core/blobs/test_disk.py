@@ -14,7 +14,7 @@ import pytest
 from burst.core.blobs import disk as module
 from burst.core.blobs.disk import DIRECT_FROM, PAGE, Disk, set_direct
 from burst.core.blobs.folder import FolderBlobs
-from burst.core.errors import StoreError
+from burst.core.errors import StoreError, Taken
 from burst.core.testing.blob_contract import pages
 from burst.core.testing.faults import FaultyDisk, Plan
 
@@ -229,3 +229,19 @@ def test_writing_and_reading_take_no_memory_of_their_own(tmp_path: Path) -> None
         assert tracemalloc.get_traced_memory()[1] < 2**20
     finally:
         tracemalloc.stop()
+
+
+def test_where_there_are_no_hard_links_a_new_blob_is_still_put_once_and_whole(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def refuse(*_: object) -> None:
+        raise OSError(errno.EPERM, os.strerror(errno.EPERM))
+
+    monkeypatch.setattr(os, "link", refuse)
+    blobs = FolderBlobs(tmp_path)
+    blobs.put_new("a", b"first")
+    blobs.put_new("a", b"first")
+    with pytest.raises(Taken):
+        blobs.put_new("a", b"second")
+    assert [info.key for info in blobs.list("")] == ["a"]
+    assert blobs.get("a") == b"first"

@@ -1,4 +1,4 @@
-"""Blobs in S3 keep the whole contract, against a server on loopback."""
+"""Blobs in S3 keep the whole contract, against two servers on loopback."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from burst.core.blobs import open_blobs
 from burst.core.blobs.s3 import S3Blobs
 from burst.core.errors import NotFound, Unreachable, UsageError
 from burst.core.testing.blob_contract import BlobContract
-from tests.core.blobs.mock_s3 import BUCKET, mock_s3
+from tests.core.blobs.mock_s3 import BUCKET, ministack_s3, mock_s3
 
 _prefixes = itertools.count()
 
@@ -22,6 +22,12 @@ _prefixes = itertools.count()
 @pytest.fixture(scope="module")
 def server() -> Iterator[str]:
     with mock_s3() as url:
+        yield url
+
+
+@pytest.fixture(scope="module")
+def ministack_server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
+    with ministack_s3(tmp_path_factory.mktemp("ministack") / "log") as url:
         yield url
 
 
@@ -34,6 +40,12 @@ class TestS3Blobs(BlobContract):
     @pytest.fixture
     def blobs(self, server: str) -> S3Blobs:
         return S3Blobs(f"s3://{BUCKET}/prefix/{next(_prefixes)}?endpoint_url={server}")
+
+
+class TestS3BlobsOnMinistack(BlobContract):
+    @pytest.fixture
+    def blobs(self, ministack_server: str) -> S3Blobs:
+        return S3Blobs(f"s3://{BUCKET}/prefix/{next(_prefixes)}?endpoint_url={ministack_server}")
 
 
 def test_the_server_may_be_named_by_the_environment(

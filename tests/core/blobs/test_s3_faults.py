@@ -19,10 +19,10 @@ from botocore.exceptions import (
 from burst.core.blobs import s3_get, s3_streams
 from burst.core.blobs.s3 import S3Blobs
 from burst.core.blobs.s3_words import told
-from burst.core.errors import BurstError, StoreError, Unreachable
+from burst.core.errors import BurstError, Refused, StoreError, Taken, Unreachable
 from burst.core.retrying import Passing, Retries
 from burst.core.testing.fault_proxy import FaultProxy, Spoil, fault_proxy
-from tests.core.blobs.mock_s3 import BUCKET, mock_s3
+from tests.core.blobs.mock_s3 import BUCKET, ministack_s3, mock_s3
 
 DATA = bytes(range(256)) * 1200
 _prefixes = itertools.count()
@@ -30,9 +30,13 @@ _prefixes = itertools.count()
 NOT_DONE = (Spoil.SLOW_DOWN, Spoil.ERROR, Spoil.TOO_MANY, Spoil.RESET)
 
 
-@pytest.fixture(scope="module")
-def proxied() -> Iterator[FaultProxy]:
-    with mock_s3() as url, fault_proxy(url) as proxy:
+@pytest.fixture(scope="module", params=["moto", "ministack"])
+def proxied(
+    request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
+) -> Iterator[FaultProxy]:
+    log = tmp_path_factory.mktemp("server") / "log"
+    server = mock_s3() if request.param == "moto" else ministack_s3(log)
+    with server as url, fault_proxy(url) as proxy:
         yield proxy
 
 
@@ -79,6 +83,7 @@ def from_a_file(blobs: S3Blobs, folder: Path) -> None:
 
 WRITES: dict[str, Callable[[S3Blobs, Path], object]] = {
     "put": lambda blobs, _: blobs.put("new", DATA),
+    "put_new": lambda blobs, _: blobs.put_new("new", DATA),
     "batch": lambda blobs, _: put_in_a_batch(blobs),
     "put_file": from_a_file,
 }
@@ -99,6 +104,34 @@ def test_a_write_gets_through(
     proxy.spoils = [(method, spoil)]
     WRITES[how](blobs, tmp_path)
     assert blobs.get("new") == DATA
+
+
+@pytest.mark.parametrize("spoil", [*NOT_DONE, Spoil.LOST, Spoil.CONFLICT], ids=lambda s: s.name)
+def test_a_marker_that_is_there_already_is_told_whatever_happens_on_the_way(
+    blobs: S3Blobs, proxy: FaultProxy, spoil: Spoil
+) -> None:
+    blobs.put_new("new", b"theirs")
+    proxy.spoils = [("PUT", spoil), ("GET", Spoil.LOST)]
+    with pytest.raises(Taken, match="with other bytes"):
+        blobs.put_new("new", b"ours")
+    assert blobs.get("new") == b"theirs"
+
+
+def test_a_marker_that_another_write_was_in_the_way_of_is_tried_again(
+    blobs: S3Blobs, proxy: FaultProxy
+) -> None:
+    proxy.spoils = [("PUT", Spoil.CONFLICT)] * 2
+    blobs.put_new("new", DATA)
+    assert blobs.get("new") == DATA
+
+
+def test_a_server_without_conditional_writes_is_told_from_one_that_is_busy(
+    blobs: S3Blobs, proxy: FaultProxy
+) -> None:
+    proxy.spoils = [("PUT", Spoil.NOT_IMPLEMENTED)]
+    with pytest.raises(Refused, match="cannot do what burst needs") as caught:
+        blobs.put_new("new", DATA)
+    assert "conditional writes" in caught.value.mend
 
 
 @pytest.mark.parametrize(

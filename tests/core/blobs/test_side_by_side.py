@@ -11,6 +11,7 @@ import pytest
 
 from burst.core.blobs.disk import Disk
 from burst.core.blobs.folder import FolderBlobs
+from burst.core.errors import Taken
 from burst.core.testing.faults import FaultyDisk, Plan
 
 DATA = b"x" * 5000
@@ -38,8 +39,8 @@ def _interrupting(name: str) -> Callable[..., object]:
 
 
 STEPS = (
-    "make_folder", "create", "write", "truncate", "sync", "close", "rename", "sync_folder",
-    "remove", "remove_folder", "lock",
+    "make_folder", "create", "write", "truncate", "sync", "close", "rename", "rename_new",
+    "sync_folder", "remove", "remove_folder", "lock",
 )  # fmt: skip
 for _name in STEPS:
     setattr(Interrupted, _name, _interrupting(_name))
@@ -47,6 +48,10 @@ for _name in STEPS:
 
 def put(blobs: FolderBlobs, key: str) -> None:
     blobs.put(key, DATA)
+
+
+def put_new(blobs: FolderBlobs, key: str) -> None:
+    blobs.put_new(key, DATA)
 
 
 def batch(blobs: FolderBlobs, key: str) -> None:
@@ -62,6 +67,7 @@ def delete(blobs: FolderBlobs, key: str) -> None:
 
 ACTS: dict[str, Callable[[FolderBlobs, str], None]] = {
     "put": put,
+    "put_new": put_new,
     "batch": batch,
     "put and delete": delete,
 }
@@ -84,7 +90,7 @@ def test_one_comes_between_any_two_steps_of_another(
         expected = [
             f"a/b/{who}"
             for who, act in (("inner", inner if happened else ""), ("outer", outer))
-            if act in ("put", "batch")
+            if act in ("put", "put_new", "batch")
         ]
         assert [info.key for info in blobs.list("")] == expected
         assert all(blobs.get(key) == DATA for key in expected)
@@ -101,3 +107,30 @@ def test_two_remove_the_last_two_blobs_of_a_folder_in_any_order(tmp_path: Path) 
         FolderBlobs(root, disk).delete("a/b/1")
         assert [info.key for info in other.list("")] == ([] if disk._left < 0 else ["a/b/2"])
         assert (root / "a").exists() == (disk._left >= 0)
+
+
+def test_of_two_who_put_one_new_blob_the_one_that_comes_between_wins(tmp_path: Path) -> None:
+    counting = Plan()
+    put_new(FolderBlobs(tmp_path / "counted", FaultyDisk(counting)), "a/b")
+    told = 0
+    for at in range(len(counting.steps)):
+        root = tmp_path / str(at)
+        other = FolderBlobs(root)
+        outcomes: list[bool] = []
+
+        def come_between(other: FolderBlobs = other, outcomes: list[bool] = outcomes) -> None:
+            outcomes.append(_wins(other, b"theirs"))
+
+        won = _wins(FolderBlobs(root, Interrupted(at, come_between)), b"ours")
+        assert [won, *outcomes].count(True) == 1
+        assert other.get("a/b") == (b"ours" if won else b"theirs")
+        told += not won
+    assert 3 < told < len(counting.steps)
+
+
+def _wins(blobs: FolderBlobs, data: bytes) -> bool:
+    try:
+        blobs.put_new("a/b", data)
+    except Taken:
+        return False
+    return True

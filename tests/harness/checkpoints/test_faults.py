@@ -301,3 +301,19 @@ def test_deleting_follows_the_records_and_never_the_folder(lab: Lab) -> None:
     assert delete(lab.blobs, lab.store, first, clock=lab.clock) > 0
     assert delete(lab.blobs, lab.store, first, clock=lab.clock) == 0
     assert lab.store.get(Checkpoint, first.id).deleted == lab.clock.now()
+
+
+def test_of_two_who_write_one_checkpoint_the_second_is_told_and_harms_nothing(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    lab = Lab(tmp_path)
+    first, second = lab.engine(), lab.engine()
+    monkeypatch.setattr("burst.harness.checkpoints.engine.new_id", lambda *_: "ckpt-1m3k9zq4w7c")
+    assert save(lab, first, 1)
+    held = {key: lab.blobs.get(key) for key in lab.stored()}
+    assert not save(lab, second, 1)
+    problem = lab.store.get(Trial, lab.trial).checkpoint_problem
+    assert "is there already with other bytes" in problem
+    assert {key: lab.blobs.get(key) for key in lab.stored()} == held
+    assert [record.batches for record in lab.records()] == [1]
+    assert check(lab, 1) == 1

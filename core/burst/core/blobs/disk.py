@@ -22,6 +22,7 @@ DIRECT_FROM = 256 * 1024
 the pages of a checkpoint push no data set out of the cache."""
 
 _NO_LOCKS = (errno.ENOLCK, errno.ENOSYS, errno.EOPNOTSUPP, errno.EINVAL, errno.EBADF)
+_NO_LINKS = (errno.EPERM, errno.EOPNOTSUPP, errno.ENOSYS, errno.EXDEV, errno.EMLINK)
 _NO_FOLDER_SYNC = (errno.EINVAL, errno.ENOTSUP, errno.EBADF)
 
 
@@ -59,6 +60,24 @@ class Disk:
 
     def rename(self, source: Path, target: Path) -> None:
         source.replace(target)
+
+    def rename_new(self, source: Path, target: Path) -> bool:
+        """Rename, unless something has that name; whether nothing had. Of several who try at once
+        one succeeds. (Where the file system has no hard links, this only looks before.)"""
+        try:
+            os.link(source, target)
+        except FileExistsError:
+            return False
+        except OSError as error:
+            if error.errno not in _NO_LINKS:
+                raise
+            if target.exists():
+                return False
+            source.replace(target)
+            return True
+        with suppress(OSError):  # it has its name; a later writer removes the other
+            source.unlink()
+        return True
 
     def sync_folder(self, path: Path) -> None:
         descriptor = os.open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)

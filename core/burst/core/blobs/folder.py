@@ -18,6 +18,7 @@ from burst.core.blobs.folder_batch import FolderBatch
 from burst.core.blobs.folder_writer import FolderWriter, confirm
 from burst.core.blobs.keys import PARTIAL, check_prefix
 from burst.core.blobs.local_file import write_whole
+from burst.core.blobs.once import put_once
 from burst.core.blobs.port import BlobInfo
 from burst.core.blobs.words import told
 from burst.core.errors import NotFound
@@ -46,6 +47,19 @@ class FolderBlobs:
     def put(self, key: str, data: bytes | bytearray | memoryview) -> None:
         view = memoryview(data).cast("B")
         self._write(key, lambda descriptor: write_file(self._writer.disk, descriptor, view))
+
+    def put_new(self, key: str, data: bytes | bytearray | memoryview) -> None:
+        view, path = memoryview(data).cast("B"), self._writer.path(key)
+
+        def fill(descriptor: int) -> None:
+            write_file(self._writer.disk, descriptor, view)
+
+        put_once(
+            str(path),
+            view,
+            lambda: self._write(key, fill, new=True),
+            lambda: self.get(key),
+        )
 
     def batch(self) -> FolderBatch:
         return FolderBatch(self._writer)
@@ -115,7 +129,7 @@ class FolderBlobs:
             with file:
                 yield file
 
-    def _write(self, key: str, fill: Callable[[int], None]) -> None:
+    def _write(self, key: str, fill: Callable[[int], None], *, new: bool = False) -> bool:
         path, disk = self._writer.path(key), self._writer.disk
         with told(path):
             partial, descriptor = self._writer.create(path.parent, fill)
@@ -125,13 +139,18 @@ class FolderBlobs:
                 written = os.fstat(descriptor)
                 disk.close(descriptor)
                 open_descriptor = None
-                self._writer.place(partial, path)
+                placed = self._writer.place(partial, path, new=new)
             except BaseException:
                 self._writer.drop(partial, open_descriptor)
                 raise
-            self._writer.sync_folder(path.parent)
+            if not placed:
+                self._writer.drop(partial, None)
+            self._writer.sync_folder(path.parent)  # also for whoever was first and died here
+            if not placed:
+                return False
             with suppress(FileNotFoundError):  # someone has deleted it since
                 confirm(path, written)
+        return True
 
     def _copy(self, source: BinaryIO, descriptor: int) -> None:
         offset = 0

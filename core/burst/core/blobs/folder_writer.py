@@ -57,14 +57,24 @@ class FolderWriter:
         with self._writing:
             write_file(self.disk, descriptor, data)
 
-    def place(self, partial: Path, path: Path) -> None:
-        """Rename a durable file into its place, whose folder is made again if it went."""
+    def place(self, partial: Path, path: Path, *, new: bool = False) -> bool:
+        """Rename a durable file into its place, whose folder is made again if it went.
 
-        def attempt() -> None:
+        Args:
+            new: only if nothing has that name.
+
+        Returns:
+            False if it is not there because something else is.
+        """
+
+        def attempt() -> bool:
             self.make_folder(path.parent)
+            if new:
+                return self.disk.rename_new(partial, path)
             self.disk.rename(partial, path)
+            return True
 
-        _again(attempt, partial.exists)
+        return _again(attempt, partial.exists)
 
     def drop(self, partial: Path, descriptor: int | None) -> None:
         """Leave nothing of a file that will not get its place."""

@@ -54,6 +54,16 @@ class Blobs(Protocol):
         """Write the blob, durably, replacing any under the same key."""
         ...
 
+    def put_new(self, key: str, data: bytes | bytearray | memoryview) -> None:
+        """Write the blob, durably, if there is none under the key. Of several writers at once one
+        succeeds; where the blob holds these very bytes already, that is a success too, so that
+        this may be repeated when an answer was lost. For what makes other blobs count.
+
+        Raises:
+            Taken: it holds other bytes; nothing was written.
+        """
+        ...
+
     def batch(self) -> Batch:
         """Write many blobs at once."""
         ...

@@ -18,6 +18,7 @@ from typing import Any, BinaryIO, TypeVar
 
 from burst.core.blobs.keys import check_key, check_prefix
 from burst.core.blobs.local_file import write_whole
+from burst.core.blobs.once import put_once
 from burst.core.blobs.port import BlobInfo
 from burst.core.blobs.s3_get import Receiver
 from burst.core.blobs.s3_place import Place, S3Url, find
@@ -65,6 +66,17 @@ class S3Blobs:
     def put(self, key: str, data: bytes | bytearray | memoryview) -> None:
         view = memoryview(data).cast("B")
         self._put(key, view, hashlib.sha256(view).hexdigest())
+
+    def put_new(self, key: str, data: bytes | bytearray | memoryview) -> None:
+        check_key(key)
+        view = memoryview(data).cast("B")
+        digest, sender = hashlib.sha256(view).hexdigest(), self._connect().sender
+        put_once(
+            self._where.name(key),
+            view,
+            lambda: sender.put_new(key, view, digest),
+            lambda: self.get(key),
+        )
 
     def batch(self) -> S3Batch:
         return S3Batch(self._put)

@@ -9,6 +9,7 @@ the socket without a copy. Signing, proxies, certificates and connections are bo
 from __future__ import annotations
 
 import base64
+from collections.abc import Mapping
 from typing import Any
 
 from burst.core.blobs.s3_place import Place, S3Url
@@ -19,6 +20,7 @@ from burst.core.retrying import Passing, Retries
 _SLICE = 4 * 2**20
 """What has to be sent within the time that a silence may last, so that a slow line is no error."""
 _CONNECTIONS = 32
+_IF_NEW = {"If-None-Match": "*"}
 _TIMEOUTS_S = (5.0, 60.0)
 """To connect; for one slice to go, or for an answer."""
 
@@ -47,26 +49,39 @@ class Sender:
         Raises:
             BurstError: if it was not taken.
         """
-        self._retries.run(lambda: self._put(key, data, sha256))
+        self._retries.run(lambda: self._put(key, data, sha256, {}))
 
-    def _put(self, key: str, data: memoryview, sha256: str) -> None:
+    def put_new(self, key: str, data: memoryview, sha256: str) -> bool:
+        """As `put`, if there is no such object; whether there was none.
+
+        A repetition whose first answer was lost meets the caller's own object: False too.
+        """
+        return self._retries.run(lambda: self._put(key, data, sha256, _IF_NEW))
+
+    def _put(self, key: str, data: memoryview, sha256: str, conditions: Mapping[str, str]) -> bool:
         name, bucket = self._where.name(key), self._where.bucket
         checksum = _base64(sha256)
         with told(name, bucket):
-            answer = self._http.send(self._request(key, data, sha256).prepare())
+            request = self._request(key, data, sha256, conditions)
+            answer = self._http.send(request.prepare())
+            if answer.status_code == 412 and conditions:
+                return False
             if answer.status_code != 200:
                 region = answer.headers.get("x-amz-bucket-region", "")
                 said = Answer.of_xml(answer.status_code, answer.text, region)
                 words = said.in_words(name, bucket)
                 raise Passing(words) if said.passing else words
             if answer.headers.get("x-amz-checksum-sha256") == checksum:
-                return  # as AWS answers; it stands for the size too
+                return True  # as AWS answers; it stands for the size too
             found = self._place.client.head_object(
                 Bucket=bucket, Key=self._where.path(key), ChecksumMode="ENABLED"
             )
         _compare(name, found, len(data), checksum)
+        return True
 
-    def _request(self, key: str, data: memoryview, sha256: str) -> Any:
+    def _request(
+        self, key: str, data: memoryview, sha256: str, conditions: Mapping[str, str]
+    ) -> Any:
         from botocore.awsrequest import AWSRequest
 
         request = AWSRequest(
@@ -76,6 +91,7 @@ class Sender:
                 "Content-Length": str(len(data)),
                 "Content-Type": "application/octet-stream",
                 "x-amz-checksum-sha256": _base64(sha256),
+                **conditions,
             },
             data=[data[start : start + _SLICE] for start in range(0, len(data), _SLICE)],
         )

@@ -16,6 +16,8 @@ _MESSAGE = re.compile(r"<Message>([^<]*)</Message>")
 
 _SPOILED = ("BadDigest", "XAmzContentSHA256Mismatch", "IncompleteBody", "RequestTimeout")
 """The request did not arrive as it was sent, which says nothing about the next one."""
+_AT_ONCE = ("ConditionalRequestConflict", "OperationAborted")
+"""Another request for the same object was under way."""
 _UNKNOWN_KEYS = ("InvalidAccessKeyId", "SignatureDoesNotMatch", "InvalidToken", "ExpiredToken")
 
 
@@ -42,7 +44,13 @@ class Answer:
     @property
     def passing(self) -> bool:
         """Whether the same request may succeed a moment later."""
-        return self.status in (0, 408, 429) or self.status >= 500 or self.code in _SPOILED
+        if self.status == 501:
+            return False
+        return (
+            self.status in (0, 408, 429)
+            or self.status >= 500
+            or self.code in (*_SPOILED, *_AT_ONCE)
+        )
 
     def in_words(self, name: str, bucket: str) -> BurstError:
         why = f"{self.message} ({self.code or self.status})"
@@ -69,6 +77,12 @@ class Answer:
                 f"bucket {bucket} is in another region",
                 why=why,
                 mend=f"add ?region={self.region or '<its region>'} to the URL",
+            )
+        if self.status == 501:
+            return Refused(
+                f"the server of bucket {bucket} cannot do what burst needs for {name}",
+                why=why,
+                mend="use a server that knows S3's conditional writes, or a newer version of it",
             )
         if self.status in (401, 403):
             return Refused(f"S3 does not let you use {name}", why=why, mend=WHO)

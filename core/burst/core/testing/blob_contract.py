@@ -12,7 +12,7 @@ import pytest
 
 from burst.core.blobs import open_blobs
 from burst.core.blobs.port import Blobs
-from burst.core.errors import NotFound
+from burst.core.errors import NotFound, Taken
 
 LARGE = bytes(range(256)) * 4096 * 3
 """3 MiB in which every part differs from its neighbours."""
@@ -53,6 +53,44 @@ class BlobContract:
         blobs.put("a/b", b"short")
         assert blobs.get("a/b") == b"short"
         assert [info.size for info in blobs.list("")] == [5]
+
+    @pytest.mark.parametrize("data", [b"", b"x", LARGE], ids=len)
+    def test_what_is_put_as_new_is_put_once(self, blobs: Blobs, data: bytes) -> None:
+        blobs.put_new("a/marker", data)
+        blobs.put_new("a/marker", memoryview(data))
+        with pytest.raises(Taken, match="a/marker"):
+            blobs.put_new("a/marker", data + b"1")
+        assert blobs.get("a/marker") == data
+        blobs.delete("a/marker")
+        blobs.put_new("a/marker", data + b"1")
+        blobs.put("a/marker", b"2")
+        assert blobs.get("a/marker") == b"2"
+        with pytest.raises(Taken):
+            blobs.put_new("a/marker", b"3")
+        assert [info.key for info in blobs.list("")] == ["a/marker"]
+
+    def test_of_many_who_put_one_new_blob_one_succeeds_and_the_others_are_told(
+        self, blobs: Blobs
+    ) -> None:
+        for turn in range(5):
+            gate = threading.Barrier(6)
+            outcomes = list(self._racing(blobs, f"a/{turn}", gate))
+            (winner,) = [data for data, won in outcomes if won]
+            assert blobs.get(f"a/{turn}") == winner
+
+    @staticmethod
+    def _racing(blobs: Blobs, key: str, gate: threading.Barrier) -> list[tuple[bytes, bool]]:
+        def put(number: int) -> tuple[bytes, bool]:
+            data = b"%d" % number * 1000
+            gate.wait()
+            try:
+                blobs.put_new(key, data)
+            except Taken:
+                return data, False
+            return data, True
+
+        with ThreadPoolExecutor(gate.parties) as pool:
+            return list(pool.map(put, range(gate.parties)))
 
     def test_a_blob_that_is_not_there_is_not_found(self, blobs: Blobs, tmp_path: Path) -> None:
         blobs.put("a/b", b"")
@@ -227,6 +265,8 @@ class BlobContract:
                 use(key)
         with pytest.raises(ValueError, match="not the key"):
             blobs.put(key, b"")
+        with pytest.raises(ValueError, match="not the key"):
+            blobs.put_new(key, b"")
         with pytest.raises(ValueError, match="not the key"):
             blobs.batch().put(key, b"", hashlib.sha256().hexdigest())
         with pytest.raises(ValueError, match="not the key"):

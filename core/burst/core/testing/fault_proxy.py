@@ -30,6 +30,8 @@ class Spoil(Enum):
     TOO_MANY = "429, not done"
     THROTTLED = "400 ThrottlingException in JSON, as DynamoDB says it, not done"
     EXPIRED = "400 ExpiredTokenException in JSON, not done"
+    CONFLICT = "409 ConditionalRequestConflict, not done"
+    NOT_IMPLEMENTED = "501 NotImplemented, not done"
     RESET = "the connection is reset, not done"
     LOST = "it is done, and the connection reset instead of an answer"
     TRUNCATED = "half of the answer's body, then the end"
@@ -42,6 +44,8 @@ _SAID = {
     Spoil.SLOW_DOWN: (503, "SlowDown"),
     Spoil.ERROR: (500, "InternalError"),
     Spoil.TOO_MANY: (429, "TooManyRequests"),
+    Spoil.CONFLICT: (409, "ConditionalRequestConflict"),
+    Spoil.NOT_IMPLEMENTED: (501, "NotImplemented"),
     Spoil.THROTTLED: (400, "ThrottlingException"),
     Spoil.EXPIRED: (400, "ExpiredTokenException"),
 }

@@ -214,6 +214,21 @@ class FaultyDisk(Disk):
 
         self._step("rename", target, act)
 
+    def rename_new(self, source: Path, target: Path) -> bool:
+        def act() -> bool:
+            renamed = super(FaultyDisk, self).rename_new(source, target)
+            if renamed:
+                self._memory.renamed(source, target, None)
+            return renamed
+
+        def half() -> None:
+            """It has both names."""
+            with suppress(FileExistsError):
+                os.link(source, target)
+                self._memory.renamed(source, target, None)
+
+        return self._step("rename_new", target, act, half)
+
     def sync_folder(self, path: Path) -> None:
         def act() -> None:
             super(FaultyDisk, self).sync_folder(path)
@@ -313,6 +328,9 @@ class FaultyBlobs:
 
     def put(self, key: str, data: bytes | bytearray | memoryview) -> None:
         self._step("put", key, lambda: self._inner.put(key, data))
+
+    def put_new(self, key: str, data: bytes | bytearray | memoryview) -> None:
+        self._step("put_new", key, lambda: self._inner.put_new(key, data))
 
     def batch(self) -> Batch:
         self._plan.check()

@@ -24,7 +24,7 @@ from burst.core.checkpoints.removal.uses import IMPORTS
 from burst.core.checkpoints.verify import Progress, home, read
 from burst.core.clock import Clock
 from burst.core.config.rules_search import MODEL_NAME
-from burst.core.errors import BurstError, Conflict, UsageError
+from burst.core.errors import BurstError, Conflict, Taken, UsageError
 from burst.core.ids import new_id
 from burst.core.model import Checkpoint, Event, Lengths, Model
 from burst.core.store import update
@@ -79,9 +79,9 @@ def import_model(
                 blobs, store, _manifest(id, foreign, state, writer, clock), writer, name
             )
         writer.batch.abort()
-    except BaseException:
+    except BaseException as error:
         writer.batch.abort()
-        if not _may_be_recorded(store, id):
+        if not isinstance(error, Taken) and not _may_be_recorded(store, id):
             _remove(blobs, folder(IMPORTS, id))
         raise
     _register(store, found, name, clock)
@@ -128,7 +128,7 @@ def _publish(
     """Make it count: the manifest, then the record, on the condition that no earlier import whose
     files it names was removed meanwhile."""
     key = manifest_key(IMPORTS, manifest.id)
-    blobs.put(key, manifest.encode())
+    blobs.put_new(key, manifest.encode())
     title = str(manifest.envelope["imported"])
     record = Checkpoint(
         id=manifest.id,

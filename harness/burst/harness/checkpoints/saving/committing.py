@@ -18,7 +18,7 @@ from burst.core.checkpoints.removal.lend import (
 )
 from burst.core.checkpoints.tiers.places import Tiers
 from burst.core.clock import Clock
-from burst.core.errors import Fenced
+from burst.core.errors import Fenced, Taken
 from burst.core.model import Checkpoint
 from burst.core.store.port import Store
 from burst.harness.checkpoints import shards
@@ -169,9 +169,13 @@ class Committer:
             manifest = self._manifest(save, files, answers)
             record = self._record(manifest)
             save.request.ready()
-            self._tiers.first.put(record.manifest, manifest.encode())
+            self._tiers.first.put_new(record.manifest, manifest.encode())
             rests_on = terms([*used.values(), *files.used.values()], self._identity.trial)
-            publish(self._store, self._identity, record, rests_on.lenders, rests_on.owners)
+            try:
+                publish(self._store, self._identity, record, rests_on.lenders, rests_on.owners)
+            except LenderGone:  # nothing rests on it; written once more, it will be another
+                self._tiers.first.delete(record.manifest)
+                raise
             return [record.model_dump_json(), manifest.encode().decode()]
 
         record, manifest = self._on_rank_0(act)
@@ -237,9 +241,10 @@ class Committer:
         text = f"the checkpoint at batch {batches} was not saved: {error}"
 
         def act() -> None:
-            self._litter.append(save.id)
-            if not isinstance(error, OutcomeUnknown):
-                _attempt(lambda: self._remove(save.id))
+            if not isinstance(error, Taken):  # whose files these are is for another to say
+                self._litter.append(save.id)
+                if not isinstance(error, OutcomeUnknown):
+                    _attempt(lambda: self._remove(save.id))
             if not isinstance(error, Fenced):
                 now = self._clock.now()
                 _attempt(lambda: note_failure(self._store, self._identity, text, batches, now))
