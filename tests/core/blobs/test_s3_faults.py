@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import itertools
+import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
@@ -16,11 +17,12 @@ from botocore.exceptions import (
     SSLError,
 )
 
-from burst.core.blobs import s3_get, s3_streams
+from burst.core.blobs import s3_get, s3_place, s3_put, s3_streams
 from burst.core.blobs.s3 import S3Blobs
 from burst.core.blobs.s3_words import told
+from burst.core.clock import ManualClock
 from burst.core.errors import BurstError, Refused, StoreError, Taken, Unreachable
-from burst.core.retrying import Passing, Retries
+from burst.core.retrying import Passing, Retries, patience
 from burst.core.testing.fault_proxy import FaultProxy, Spoil, fault_proxy
 from tests.core.blobs.mock_s3 import BUCKET, ministack_s3, mock_s3
 
@@ -172,6 +174,24 @@ def test_what_the_store_holds_is_compared_with_what_was_sent(
 
 
 @pytest.mark.parametrize("how", [*WRITES, *READS])
+def test_silence_is_given_up_in_a_time_that_the_caller_can_bound(
+    blobs: S3Blobs,
+    proxy: FaultProxy,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    how: str,
+) -> None:
+    for module in (s3_place, s3_put, s3_streams):
+        monkeypatch.setattr(module, "SILENCE_S", 0.2)
+    blobs.put("old", DATA)
+    proxy.spoils = [("PUT" if how in WRITES else "GET", Spoil.SILENCE)]
+    began = time.monotonic()
+    with patience(0.1), pytest.raises(Unreachable, match="S3 did not answer"):
+        {**WRITES, **READS}[how](blobs, tmp_path)
+    assert time.monotonic() - began < 10
+
+
+@pytest.mark.parametrize("how", [*WRITES, *READS])
 def test_what_stays_broken_is_told_after_eight_tries_ever_further_apart(
     blobs: S3Blobs, proxy: FaultProxy, pauses: list[float], tmp_path: Path, how: str
 ) -> None:
@@ -292,3 +312,43 @@ class TestRetries:
         pauses = [retries.pause(failed) for failed in range(1, 2000)]
         assert pauses[0] == 0.1
         assert max(pauses) == 3.0
+
+    @pytest.mark.parametrize(("within", "tries"), [(10.0, 4), (0.0, 1), (3.0, 2)])
+    def test_after_so_long_nothing_is_tried_again(self, within: float, tries: int) -> None:
+        clock = ManualClock()
+        retries = Retries(
+            first_s=1.0,
+            within_s=within,
+            sleep=clock.sleep,
+            random=lambda: 1.0,
+            clock=clock.monotonic,
+        )
+        began = []
+
+        def attempt() -> None:
+            began.append(clock.monotonic())
+            clock.sleep(1.0)
+            raise Passing(Unreachable("no"))
+
+        with pytest.raises(Unreachable):
+            retries.run(attempt)
+        assert len(began) == tries
+        assert began[-1] <= began[0] + 1.0 + within
+
+    def test_whoever_is_in_a_hurry_waits_no_longer_than_they_say(self) -> None:
+        tries = []
+
+        def attempt() -> None:
+            tries.append(1)
+            raise Passing(Unreachable("no"))
+
+        retries = Retries(sleep=lambda _: None)
+        with patience(1000.0), patience(0.0), pytest.raises(Unreachable):
+            retries.run(attempt)
+        assert len(tries) == 1
+        with patience(1000.0), pytest.raises(Unreachable):
+            retries.run(attempt)
+        assert len(tries) == 1 + 8
+        with pytest.raises(Unreachable):
+            retries.run(attempt)
+        assert len(tries) == 1 + 8 + 8

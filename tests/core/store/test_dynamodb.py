@@ -5,6 +5,7 @@ from __future__ import annotations
 import itertools
 import os
 import threading
+import time
 from collections.abc import Callable, Iterator
 from contextlib import closing
 from typing import Any
@@ -12,8 +13,8 @@ from typing import Any
 import pytest
 
 from burst.core.errors import Conflict, Refused, StoreError, Unauthorized, Unreachable, UsageError
-from burst.core.model import Allocation, Experiment, Trial
-from burst.core.retrying import Retries
+from burst.core.model import Allocation, Experiment, Lease, Trial
+from burst.core.retrying import Retries, patience
 from burst.core.store.dynamodb import table as table_module
 from burst.core.store.dynamodb.items import event_key, keyed
 from burst.core.store.dynamodb.plan import plan
@@ -113,6 +114,30 @@ def test_a_server_that_stays_silent_is_unreachable(proxy: FaultProxy) -> None:
         with pytest.raises(Unreachable, match="did not answer") as caught:
             store.get(Trial, TRIAL)
         assert "ThrottlingException" in caught.value.why
+
+
+def test_silence_is_given_up_in_a_time_that_the_caller_can_bound(
+    proxy: FaultProxy, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(table_module, "_SILENCE_S", 0.2)
+    with closing(made(proxy.url)) as store:
+        for use in (
+            lambda: store.commit(Put(examples.lease()), Append(examples.event())),
+            lambda: store.find(Trial, TRIAL),
+            lambda: store.live(Trial),
+        ):
+            proxy.spoils += [("POST", Spoil.SILENCE)]
+            began = time.monotonic()
+            with patience(0.1), pytest.raises(Unreachable, match="did not answer"):
+                use()
+            assert time.monotonic() - began < 10
+        assert store.live(Trial) == []
+
+
+def test_an_agent_hears_that_there_is_no_answer_before_it_renews_again() -> None:
+    length = Lease(id="node-1m3k9zq4w7c").length
+    patient, one = length / 6, max(table_module._CONNECT_S, table_module._SILENCE_S)
+    assert patient + one <= length / 3
 
 
 def test_credentials_that_expired_are_looked_for_anew(

@@ -31,7 +31,7 @@ from burst.core.retrying import Retries
 
 T = TypeVar("T")
 
-_RETRIES = Retries()
+_RETRIES = Retries(within_s=120.0)
 _ONE_PUT = 2**30
 """S3 takes five times as much in one request; a file beyond this is sent in parts."""
 

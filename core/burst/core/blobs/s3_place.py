@@ -18,7 +18,8 @@ from burst.core.errors import Unauthorized, UsageError
 
 _OPTIONS = ("endpoint_url", "region")
 _CONNECTIONS = 32
-_CONNECT_S, _SILENCE_S = 5.0, 60.0
+CONNECT_S, SILENCE_S = 3.0, 30.0
+"""S3 has up to eight addresses, each of which is tried for so long."""
 _ANY_REGION = "us-east-1"
 
 
@@ -139,8 +140,8 @@ def _client(session: Any, where: S3Url, region: str) -> Any:
     from botocore.config import Config
 
     config = Config(
-        connect_timeout=_CONNECT_S,
-        read_timeout=_SILENCE_S,
+        connect_timeout=CONNECT_S,
+        read_timeout=SILENCE_S,
         max_pool_connections=_CONNECTIONS,
         retries={"total_max_attempts": 1},  # burst.core.retrying does it, and more of it
         request_checksum_calculation="when_required",  # we send SHA-256 where it matters

@@ -12,7 +12,7 @@ import base64
 from collections.abc import Mapping
 from typing import Any
 
-from burst.core.blobs.s3_place import Place, S3Url
+from burst.core.blobs.s3_place import CONNECT_S, SILENCE_S, Place, S3Url
 from burst.core.blobs.s3_words import Answer, told
 from burst.core.errors import StoreError
 from burst.core.retrying import Passing, Retries
@@ -21,8 +21,6 @@ _SLICE = 4 * 2**20
 """What has to be sent within the time that a silence may last, so that a slow line is no error."""
 _CONNECTIONS = 32
 _IF_NEW = {"If-None-Match": "*"}
-_TIMEOUTS_S = (5.0, 60.0)
-"""To connect; for one slice to go, or for an answer."""
 
 
 class Sender:
@@ -39,7 +37,7 @@ class Sender:
         self._http = URLLib3Session(
             verify=bundle or True,
             proxies=get_environ_proxies(place.bucket_url),
-            timeout=_TIMEOUTS_S,
+            timeout=(CONNECT_S, SILENCE_S),  # the latter for one slice to go, or for an answer
             max_pool_connections=_CONNECTIONS,
         )
 

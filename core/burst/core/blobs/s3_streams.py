@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from datetime import timedelta
 from typing import Any
 
-from burst.core.blobs.s3_place import Place, S3Url
+from burst.core.blobs.s3_place import CONNECT_S, SILENCE_S, Place, S3Url
 from burst.core.blobs.s3_words import Answer, told
 from burst.core.retrying import Passing
 
@@ -77,8 +77,8 @@ class _Obstore:
             },
             client_options={
                 "allow_http": endpoint.startswith("http://"),
-                "connect_timeout": timedelta(seconds=5),
-                "read_timeout": timedelta(seconds=60),
+                "connect_timeout": timedelta(seconds=CONNECT_S),
+                "read_timeout": timedelta(seconds=SILENCE_S),
                 "timeout": timedelta(hours=1),
             },
             retry_config={"max_retries": 0},  # burst.core.retrying does it, and more of it

@@ -34,6 +34,7 @@ class Spoil(Enum):
     NOT_IMPLEMENTED = "501 NotImplemented, not done"
     RESET = "the connection is reset, not done"
     LOST = "it is done, and the connection reset instead of an answer"
+    SILENCE = "no answer for as long as the proxy is there, not done"
     TRUNCATED = "half of the answer's body, then the end"
     CORRUPTED = "a byte of the answer's body is another"
     CORRUPTED_REQUEST = "a byte of the request's body is another"
@@ -68,6 +69,7 @@ class FaultProxy:
     sent: int = 0
     """Bytes of bodies sent to clients."""
     lock: threading.Lock = field(default_factory=threading.Lock)
+    over: threading.Event = field(default_factory=threading.Event)
 
     def next_for(self, method: str) -> Spoil | None:
         with self.lock:
@@ -94,6 +96,7 @@ def fault_proxy(target: str) -> Iterator[FaultProxy]:
     try:
         yield proxy
     finally:
+        proxy.over.set()
         server.shutdown()
         thread.join()
         server.server_close()
@@ -113,6 +116,9 @@ class _Handler(BaseHTTPRequestHandler):
         if spoil in _SAID:
             self._say(*_SAID[spoil])
         elif spoil is Spoil.RESET:
+            self._reset()
+        elif spoil is Spoil.SILENCE:
+            self.state.over.wait(_PATIENCE_S)
             self._reset()
         else:
             self._forward(_flip(body) if spoil is Spoil.CORRUPTED_REQUEST else body, spoil)

@@ -14,6 +14,7 @@ from collections.abc import Callable
 from burst.core.clock import Clock
 from burst.core.errors import BurstError, Conflict, Fenced, Refused
 from burst.core.model import Lease
+from burst.core.retrying import patience
 from burst.core.store import Store
 from burst.core.store.port import Put
 from burst.runner.agent.schedule import Schedule, at_lease_end
@@ -116,14 +117,22 @@ class Keeper:
     """Renews a lease in a thread of its own, three times in its length."""
 
     def __init__(
-        self, store: Store, lease: Lease, term: Term, clock: Clock, changed: Callable[[], None]
+        self,
+        store: Store,
+        lease: Lease,
+        term: Term,
+        clock: Clock,
+        changed: Callable[[], None],
+        renewed: Callable[[], None] = lambda: None,
     ) -> None:
-        """`changed` is called, from the keeper's thread, when the lease is lost."""
+        """From the keeper's thread, `changed` is called when the lease is lost, and `renewed`
+        after every renewal."""
         self._store = store
         self._lease = lease
         self._term = term
         self._clock = clock
         self._changed = changed
+        self._renewed = renewed
         self._closed = threading.Event()
         self._thread = threading.Thread(target=self._run, name="lease", daemon=True)
 
@@ -142,10 +151,14 @@ class Keeper:
             self._thread.join(seconds)
 
     def renew(self) -> bool:
-        """Try once; whether the lease is certainly renewed. A lost one is noted in the term."""
+        """Try once; whether the lease is certainly renewed. A lost one is noted in the term.
+
+        A store that is silent is given up early enough to be asked again while the lease holds.
+        """
         began = self._clock.monotonic()
         try:
-            self._store.commit(Put(self._lease))
+            with patience(self._term.length / 6):
+                self._store.commit(Put(self._lease))
         except (Conflict, Fenced):
             return self._look_again()
         except BurstError as error:
@@ -153,12 +166,14 @@ class Keeper:
             return False
         self._lease = self._lease.model_copy(update={"version": self._lease.version + 1})
         self._term.renewed(began)
+        self._renewed()
         return True
 
     def _look_again(self) -> bool:
         """After a conflict: was it our own write, whose answer was lost, or someone else's?"""
         try:
-            found = self._store.find(Lease, self._lease.id)
+            with patience(self._term.length / 6):
+                found = self._store.find(Lease, self._lease.id)
         except BurstError as error:
             log.warning("reading the lease of %s: %s", self._lease.id, error.what)
             return False

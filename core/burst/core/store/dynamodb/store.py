@@ -30,7 +30,8 @@ from burst.core.store.port import EventPage, Write
 
 R = TypeVar("R", bound=Record)
 
-_RETRIES = Retries(attempts=8, first_s=0.05, longest_s=5.0)
+_RETRIES = Retries(attempts=12, first_s=0.05, longest_s=5.0, within_s=20.0)
+"""A table that is away for longer is unreachable; a throttled one is not, within that."""
 _COLLISION_S = 0.02
 
 

@@ -18,7 +18,9 @@ from burst.core.store.dynamodb.words import no_answer, told
 T = TypeVar("T")
 
 _OPTIONS = ("endpoint_url", "region")
-_CONNECT_S, _SILENCE_S = 5.0, 20.0
+_CONNECT_S, _SILENCE_S = 3.0, 5.0
+"""DynamoDB answers within milliseconds. An agent that renews its lease has to hear within a third
+of that (10 s) that there is no answer: `burst.core.retrying.patience` and one of these."""
 _CONNECTIONS = 32
 _BATCH = 100
 """Items that one BatchGetItem takes."""
