@@ -42,3 +42,8 @@ def template_name(cluster: str, pool: str, instance_type: str = "") -> str:
 def placement_group_name(cluster: str, launch: str) -> str:
     """The cluster placement group of one gang's request."""
     return f"burst-{cluster}-{launch}"
+
+
+def cell_name(zone: str, instance_type: str, group: str = "") -> str:
+    """What nodes of one gang have in common (`burst.core.model.Node.cell`)."""
+    return "/".join(filter(None, (zone, instance_type, group)))

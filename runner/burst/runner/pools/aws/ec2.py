@@ -1,0 +1,200 @@
+"""The calls to EC2: pages gathered, throttles waited for, credentials found anew.
+
+botocore tries nothing again: it would repeat a request for machines after a lack of capacity, and
+after an answer that was lost.
+"""
+
+from __future__ import annotations
+
+import os
+import threading
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from email.utils import parsedate_to_datetime
+from typing import Any
+
+from burst.core.aws.answers import LOGIN, has_no_credentials, may_pass
+from burst.core.errors import BurstError, Refused, Unauthorized, Unreachable
+from burst.core.model import RefusalKind
+from burst.core.retrying import Passing, Retries
+from burst.runner.pools.aws.codes import kind_of
+
+_CONNECT_S, _SILENCE_S = 5.0, 60.0
+_THROTTLED = ("RequestLimitExceeded", "RequestThrottled", "Throttling", "ThrottlingException")
+_UNKNOWN_KEYS = (
+    "AuthFailure",
+    "ExpiredToken",
+    "ExpiredTokenException",
+    "IncompleteSignature",
+    "InvalidClientTokenId",
+    "MissingAuthenticationToken",
+    "RequestExpired",
+    "SignatureDoesNotMatch",
+    "UnrecognizedClientException",
+)
+
+
+class Ec2Error(Exception):
+    """What EC2 said, for whoever asked to judge."""
+
+    def __init__(self, operation: str, code: str, message: str, date: float | None) -> None:
+        """
+        Args:
+            date: EC2's own clock when it answered.
+        """
+        super().__init__(f"{operation}: {message} ({code})")
+        self.operation = operation
+        self.code = code
+        self.message = message
+        self.date = date
+
+    def as_refused(self) -> Refused:
+        return Refused(f"EC2 refused {self.operation}", why=f"{self.message} ({self.code})")
+
+
+class Ec2:
+    """EC2 in one region. Safe for threads, and across `fork`."""
+
+    def __init__(self, region: str, retries: Retries | None = None) -> None:
+        """
+        Args:
+            region: empty for the one that the environment or the profile names.
+        """
+        self.region = region
+        self._retries = retries or Retries(attempts=6, first_s=0.5)
+        self._client: tuple[int, Any] | None = None
+        self._lock = threading.Lock()
+
+    def call(self, operation: str, **asked: Any) -> Mapping[str, Any]:
+        """EC2's answer, as botocore reads it. Waits where EC2 is asked too often or fails: for
+        what may be asked any number of times.
+
+        Raises:
+            Ec2Error: what else EC2 said.
+            Unreachable, Refused: there was no answer, or nobody may ask.
+        """
+        return self._retries.run(lambda: self._authorized(operation, asked))
+
+    def ask_once(self, operation: str, **asked: Any) -> Mapping[str, Any]:
+        """As `call`, for what must not be repeated blindly: only a throttle, which did nothing,
+        is waited for, and an answer that was lost is Unreachable at once."""
+
+        def attempt() -> Mapping[str, Any]:
+            try:
+                return self._authorized(operation, asked)
+            except Lost as lost:
+                raise lost.error from lost
+
+        return self._retries.run(attempt)
+
+    def pages(self, operation: str, **asked: Any) -> Iterator[Mapping[str, Any]]:
+        """The answers of a call that has several pages."""
+        token = ""
+        while True:
+            answer = self.call(operation, **asked, **({"NextToken": token} if token else {}))
+            yield answer
+            token = answer.get("NextToken") or ""
+            if not token:
+                return
+
+    def close(self) -> None:
+        with self._lock:
+            held, self._client = self._client, None
+        if held is not None and held[0] == os.getpid():
+            held[1].close()
+
+    def send(self, operation: str, asked: Mapping[str, Any]) -> Mapping[str, Any]:
+        """One request, as botocore answers or raises."""
+        answer: Mapping[str, Any] = getattr(self._connect(), operation)(**asked)
+        return answer
+
+    def _authorized(self, operation: str, asked: Mapping[str, Any]) -> Mapping[str, Any]:
+        try:
+            with _told(operation):
+                return self.send(operation, asked)
+        except Unauthorized:
+            # A profile may have been logged in again, or a role's file renewed, since.
+            self.close()
+            with _told(operation):
+                return self.send(operation, asked)
+
+    def _connect(self) -> Any:
+        with self._lock:
+            if self._client is None or self._client[0] != os.getpid():
+                self._client = os.getpid(), _client(self.region)
+            return self._client[1]
+
+
+class Lost(Passing):
+    """The request may have been carried out."""
+
+
+def date_of(answer: Mapping[str, Any]) -> float | None:
+    """EC2's own clock when it answered, in seconds since the epoch; None where it did not say."""
+    headers = answer.get("ResponseMetadata", {}).get("HTTPHeaders", {})
+    try:
+        return parsedate_to_datetime(headers["date"]).timestamp()
+    except (KeyError, ValueError):
+        return None
+
+
+@contextmanager
+def _told(operation: str) -> Iterator[None]:
+    from botocore.exceptions import BotoCoreError, ClientError
+
+    try:
+        yield
+    except ClientError as error:
+        raise _in_words(operation, error.response) from error
+    except BotoCoreError as error:
+        raise _without_answer(operation, error) from error
+
+
+def _in_words(operation: str, response: Any) -> Exception:
+    facts = response.get("Error", {})
+    code, message = str(facts.get("Code", "")), str(facts.get("Message", ""))
+    status = int(response.get("ResponseMetadata", {}).get("HTTPStatusCode", 0))
+    why = f"{message or status} ({code or status})"
+    said = Ec2Error(operation, code, message, date_of(response))
+    if code in _THROTTLED:
+        return Passing(_no_answer(operation, why))
+    if kind_of(code) is not RefusalKind.BUG:
+        return said  # a lack of capacity may come with status 500
+    if code in _UNKNOWN_KEYS:
+        return Unauthorized("EC2 does not accept the AWS credentials", why=why, mend=LOGIN)
+    if status >= 500 or status in (0, 408, 429):
+        return Lost(_no_answer(operation, why))
+    return said
+
+
+def _without_answer(operation: str, error: Exception) -> BurstError | Passing:
+    from botocore.exceptions import NoRegionError
+
+    if has_no_credentials(error):
+        what = "there are no AWS credentials to use EC2 with"
+        return Unauthorized(what, why=str(error), mend=LOGIN)
+    if isinstance(error, NoRegionError):
+        mend = "write `aws: {region: us-east-1}` into burst.yaml, or set AWS_DEFAULT_REGION"
+        return Refused("it is not said in which region the cluster is", why=str(error), mend=mend)
+    words = _no_answer(operation, str(error))
+    return Lost(words) if may_pass(error) else words
+
+
+def _no_answer(operation: str, why: str) -> Unreachable:
+    return Unreachable(
+        f"EC2 did not answer {operation}",
+        why=why,
+        mend="check the network, the credentials and the region",
+    )
+
+
+def _client(region: str) -> Any:
+    from boto3.session import Session
+    from botocore.config import Config
+
+    config = Config(
+        connect_timeout=_CONNECT_S,
+        read_timeout=_SILENCE_S,
+        retries={"total_max_attempts": 1},
+    )
+    return Session().client("ec2", region_name=region or None, config=config)

@@ -1,0 +1,280 @@
+"""The pool itself: thin calls around pure decisions."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+
+from burst.core.aws.names import placement_group_name, tag_list, tags_of
+from burst.core.aws.templates import template_for
+from burst.core.clock import Clock, SystemClock
+from burst.core.config.cluster import AwsPool as AwsPoolConfig
+from burst.core.errors import BurstError, Refused, Unreachable
+from burst.core.model import Json, Node, Supply
+from burst.runner.pools.aws import offers as deciding
+from burst.runner.pools.aws.catalog import Catalog
+from burst.runner.pools.aws.ec2 import Ec2, Ec2Error, date_of
+from burst.runner.pools.aws.fleet import (
+    OWN_GROUP,
+    Cell,
+    Instance,
+    all_refused,
+    ask_for,
+    count_of,
+    group_of,
+    instances_in,
+    pair,
+    refusals_in,
+    request_of,
+)
+from burst.runner.pools.aws.leftovers import Leftover, find_leftovers, remove_leftover
+from burst.runner.pools.aws.machines import (
+    Machines,
+    as_machines,
+    liveness,
+    may_be_too_new,
+    not_visible,
+)
+from burst.runner.pools.aws.offers import Offer
+from burst.runner.pools.port import Launched, Limits, Liveness, Machine
+
+log = logging.getLogger(__name__)
+
+FRESH_S = 3.0
+"""An intent older than this may have been sent before, by this runner or another."""
+STALE_S = 300.0
+"""An intent older than this is sent no more; what came of it is only adopted."""
+BOOT_WITHIN_S = 900.0
+_LOOK_EVERY_S = 5.0
+_CONSOLE_CHARACTERS = 8000
+_GROUP_EXISTS = "InvalidPlacementGroup.Duplicate"
+_OTHER_REQUEST = "IdempotentParameterMismatch"
+
+
+class AwsPool:
+    """Instances of one pool in one region.
+
+    Nothing is remembered between calls but what EC2 said of its offers; any number of these may
+    work on the same pool. Handles: instance, type, zone, subnet, market, and when it was made by
+    EC2's clock.
+    """
+
+    def __init__(
+        self,
+        name: str,
+        config: AwsPoolConfig,
+        cluster: str,
+        ec2: Ec2,
+        clock: Clock | None = None,
+    ) -> None:
+        """
+        Args:
+            cluster: the cluster's name, by which all that it owns is tagged.
+        """
+        self.name = name
+        self.look_every = _LOOK_EVERY_S
+        self._config = config
+        self._cluster = cluster
+        self._ec2 = ec2
+        self._clock = clock or SystemClock()
+        self._catalog = Catalog(name, cluster, config, ec2, self._clock)
+        self._machines = Machines(cluster, name, ec2)
+
+    @property
+    def limits(self) -> Limits:
+        return Limits(self._catalog.slots(), self._config.max_nodes, BOOT_WITHIN_S)
+
+    def closed_until(self, supply: Supply, now: float) -> float | None:
+        return deciding.closed_until(self._catalog.cached(), supply.refusals, self._config, now)
+
+    def ask(
+        self, count: int, *, whole: bool, beside: Node | None, supply: Supply, now: float
+    ) -> Mapping[str, Json]:
+        offers = deciding.usable(self._catalog.offers(), supply.refusals, self._config, now)
+        cell = Cell.of(beside) if beside is not None else None
+        if cell is not None:
+            offers = [offer for offer in offers if cell.has(offer)]
+        if not offers:
+            raise self._nothing_open(cell, supply, now)
+        group = cell.group if cell is not None else ""
+        if whole and count > 1 and cell is None:
+            if len(offers) > 1:
+                offers = deciding.ranked(self._catalog.scored(offers, count))
+            offers = offers[:1]
+            group = OWN_GROUP if self._catalog.kind(offers[0].type).cluster else ""
+        if cell is not None and beside is not None:
+            offers = [self._in_subnet_of(beside, offers[0])]
+        return ask_for(
+            count, [(each, self._template(each)) for each in offers], whole=whole, group=group
+        )
+
+    def launch(self, nodes: Sequence[Node]) -> Launched:
+        now = self._clock.now()
+        first = min(nodes, key=lambda node: node.id)
+        launch = first.launch or first.id
+        if not first.ask:
+            raise Refused(
+                f"node {first.id} cannot be launched", why="its record does not say what to ask"
+            )
+        count = count_of(first.ask)
+        age = now - min(node.requested for node in nodes)
+        seen: dict[str, Instance] = {}
+        if not 0.0 <= age <= FRESH_S:
+            seen = dict(self._machines.look(launch).instances)
+        if len(seen) >= count or age > STALE_S:
+            return Launched(tuple(pair(nodes, seen.values(), now)))
+        return self._send(nodes, launch, seen, now)
+
+    def observe(self, nodes: Sequence[Node]) -> dict[str, Liveness]:
+        if not nodes:
+            return {}
+        try:
+            sight = self._machines.look()
+        except BurstError as error:
+            log.warning("the machines of pool %s cannot be seen: %s", self.name, error)
+            return {node.id: Liveness.UNKNOWN for node in nodes}
+        now = self._clock.now()
+        return {node.id: liveness(node, sight, now) for node in nodes}
+
+    def terminate(self, node: Node) -> None:
+        id = str(node.handle.get("instance", ""))
+        ids = [id] if id else self._only_machine_of(node)
+        ended = self._machines.end(ids)
+        state = ended.states.get(id)
+        if id and state is None and may_be_too_new(node, ended.date, self._clock.now()):
+            raise not_visible(node)
+        group = group_of(node.ask, self._cluster, node.launch or node.id)
+        if group and id and state in (None, "terminated"):
+            self._machines.delete_group(group)
+
+    def machines(self) -> Sequence[Machine]:
+        return as_machines(self._machines.look())
+
+    def end(self, machine: Machine) -> None:
+        self._machines.end([machine.id])
+
+    def console(self, node: Node) -> str:
+        id = str(node.handle.get("instance", ""))
+        if not id:
+            return ""
+        try:
+            answer = self._console(id)
+        except Ec2Error as error:
+            log.debug("no console of node %s: %s", node.id, error)
+            return ""
+        return str(answer.get("Output") or "")[-_CONSOLE_CHARACTERS:]
+
+    def leftovers(self) -> list[Leftover]:
+        """Disks, network interfaces and placement groups of this pool that no machine uses.
+
+        Raises:
+            Unreachable, Refused: EC2 did not answer, or refused.
+        """
+        used = {each.group for each in self._machines.look().instances.values() if each.alive}
+        return find_leftovers(self._ec2, self._cluster, self.name, used)
+
+    def remove(self, leftover: Leftover) -> bool:
+        """Delete it; False if it is in use after all. Idempotent.
+
+        Raises:
+            Unreachable, Refused: EC2 did not answer, or refused.
+        """
+        return remove_leftover(self._ec2, leftover)
+
+    def _send(
+        self, nodes: Sequence[Node], launch: str, seen: dict[str, Instance], now: float
+    ) -> Launched:
+        """Ask for the machines. The token makes a repetition the same request."""
+        ask = min(nodes, key=lambda node: node.id).ask
+        group = group_of(ask, self._cluster, launch)
+        try:
+            if ask.get("group") == OWN_GROUP:
+                self._make_group(launch)
+            answer = self._ec2.ask_once(
+                "create_fleet", **request_of(ask, self._cluster, self.name, launch)
+            )
+        except Ec2Error as error:
+            if error.code == _OTHER_REQUEST:
+                return self._adopt(nodes, launch, now)
+            refusals = all_refused(ask, error.code, error.message, now)
+        else:
+            found = instances_in(answer, ask, group, date_of(answer))
+            seen |= {each.id: each for each in found}
+            refusals = refusals_in(answer, ask, now)
+        if not seen and ask.get("group") == OWN_GROUP:
+            self._drop_group(group)
+        return Launched(tuple(pair(nodes, seen.values(), now)), refusals)
+
+    def _adopt(self, nodes: Sequence[Node], launch: str, now: float) -> Launched:
+        """What a request with the same token, and other parameters, has brought.
+
+        Raises:
+            Unreachable: nothing of it is to be seen yet.
+        """
+        seen = self._machines.look(launch).instances
+        if not seen:
+            raise Unreachable(
+                f"EC2 knows request {launch} by other parameters, and shows no machine of it",
+                mend="it is looked for again",
+            )
+        return Launched(tuple(pair(nodes, seen.values(), now)))
+
+    def _make_group(self, launch: str) -> None:
+        tags = tag_list(tags_of(self._cluster, self.name, launch))
+        try:
+            self._ec2.call(
+                "create_placement_group",
+                GroupName=placement_group_name(self._cluster, launch),
+                Strategy="cluster",
+                TagSpecifications=[{"ResourceType": "placement-group", "Tags": tags}],
+            )
+        except Ec2Error as error:
+            if error.code != _GROUP_EXISTS:
+                raise
+
+    def _drop_group(self, name: str) -> None:
+        """Where nothing came of a request its group is of no use; an audit finds what stays."""
+        try:
+            self._machines.delete_group(name)
+        except BurstError as error:
+            log.warning("placement group %s stays: %s", name, error)
+
+    def _only_machine_of(self, node: Node) -> list[str]:
+        """The machines of a node that knows none, where its request was for it alone; those of
+        others are not told apart from its own, and are for the sweeper."""
+        if not node.ask or count_of(node.ask) > 1:
+            return []
+        seen = self._machines.look(node.launch or node.id).instances
+        return [each.id for each in seen.values() if each.alive]
+
+    def _console(self, id: str) -> Mapping[str, Json]:
+        try:
+            return self._ec2.call("get_console_output", InstanceId=id, Latest=True)
+        except Ec2Error:
+            return self._ec2.call("get_console_output", InstanceId=id)  # not all have the latest
+
+    def _template(self, offer: Offer) -> str:
+        kind = self._catalog.kind(offer.type)
+        return template_for(self._cluster, self.name, kind, self._config.efa)
+
+    def _in_subnet_of(self, node: Node, offer: Offer) -> Offer:
+        subnet = str(node.handle.get("subnet", ""))
+        return replace(offer, subnet=subnet) if subnet else offer
+
+    def _nothing_open(self, cell: Cell | None, supply: Supply, now: float) -> Refused:
+        where = f"pool {self.name}"
+        if cell is not None:
+            return Refused(
+                f"{where} offers no {cell.type} in zone {cell.zone} now",
+                why="nodes that complete a gang have to be beside the others of it",
+            )
+        return Refused(f"{where} has nothing to offer now", why=_newest(supply))
+
+
+def _newest(supply: Supply) -> str:
+    """The last refusal in words; empty if there is none."""
+    if not supply.refusals:
+        return ""
+    key, last = max(supply.refusals.items(), key=lambda item: (item[1].at, item[0]))
+    return f"{last.code} for {key}: {last.text}"
