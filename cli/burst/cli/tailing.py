@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 
 from burst.cli.shapes import LogLineJson
 from burst.core.blobs.port import Blobs
-from burst.core.logs import LAUNCHER, LogLine, LogReader
+from burst.core.logs import LogLine, LogReader, is_launcher
 from burst.core.model import Trial
 
 Line = tuple[str, LogLine]
@@ -41,13 +41,13 @@ class Tail:
                     self.blobs, trial.id, attempt=self.attempt, rank=self.rank
                 )
             for line in self._readers[trial.id].read(unfinished=unfinished):
-                if self.launcher or line.rank != LAUNCHER:
+                if self.launcher or not is_launcher(line.rank):
                     yield trial.id, line
 
     def prefix(self, trial: str, line: LogLine) -> str:
         """`(t0003, rank 1) `: what tells this line from others; empty where there is no other."""
         pieces = [trial.rpartition(".")[2]] if len(self._readers) > 1 else []
-        if line.rank == LAUNCHER:
+        if is_launcher(line.rank):
             pieces.append("launcher")
         elif line.rank > 0 or trial in self._gangs:
             pieces.append(f"rank {line.rank}")
@@ -59,7 +59,7 @@ def line_json(trial: str, line: LogLine) -> LogLineJson:
         "type": "log",
         "trial": trial,
         "attempt": line.attempt,
-        "rank": None if line.rank == LAUNCHER else line.rank,
+        "rank": None if is_launcher(line.rank) else line.rank,
         "at": line.at,
         "line": line.text,
     }

@@ -10,8 +10,9 @@ An agent prepares one folder per allocation and starts the ranks with `BURST_LAU
         logs/rank<N>.log  what rank N writes to stdout and stderr; launcher.log for the launcher
         failures/rank<N>.json   a rank's Failure, written before it exits with an error
         connected         empty; left by ranks that use burst's API (`mark_connected`)
-        outcome.json      Outcome, written by rank 0 before it exits
+        outcome.json      Outcome, written by the node's first rank before it exits
 
+Of a gang over several nodes each agent does so, and its folder holds the files of its own ranks.
 The agent decides from exit codes and these files how the attempt ended; the ranks write metrics,
 checkpoints and progress to the store themselves, under the allocation's token.
 """
@@ -95,6 +96,9 @@ class LaunchSpec(BaseModel):
     """Where to start from if the trial has no checkpoint of its own (warm start); else empty."""
     nodes: int = 1
     node_rank: int = 0
+    """This node's place in the order of the ranks."""
+    rendezvous: str = ""
+    """Where the launchers of several nodes meet: `address:port` on the node of rank 0."""
     ranks_per_node: int = 1
     """Processes on this node, one a slot."""
     devices: tuple[str, ...] = ("cpu",)
@@ -128,7 +132,7 @@ def read_launch(environ: Mapping[str, str] | None = None) -> LaunchSpec | None:
 
 
 class Outcome(BaseModel):
-    """What rank 0 says of how it ended, if it came so far."""
+    """What a node's first rank says of how training ended, if it came so far."""
 
     model_config = ConfigDict(frozen=True, extra="forbid")
 

@@ -2,6 +2,8 @@
 
     logs/<trial>/<attempt>/<rank>/<sequence>.gz     numbers padded with zeros, so that keys sort
 
+The rank is `launcher` for what started the ranks, or `launcher-<node>` on further nodes of a gang.
+
 A chunk is a header, one line of JSON with the time at which it was shipped and how far into the
 printed file it goes, and then the bytes as they were printed. A chunk ends anywhere, within a line
 or a character: the reader joins them.
@@ -21,12 +23,13 @@ from burst.core.clock import Clock, SystemClock
 from burst.core.errors import UsageError
 
 LAUNCHER = -1
-"""The rank under which the launcher's own output goes, and that of set-up commands."""
+"""The rank under which the launcher's own output goes, and that of set-up commands. On further
+nodes of a gang it is less, see `launcher_of`."""
 LONGEST_LINE_BYTES = 1 << 20
 """A line longer than this is cut."""
 
 _LAUNCHER_NAME = "launcher"
-_KEY = re.compile(r"^logs/[^/]+/(\d+)/(\d+|launcher)/(\d+)\.gz$")
+_KEY = re.compile(r"^logs/[^/]+/(\d+)/(\d+|launcher(?:-\d+)?)/(\d+)\.gz$")
 _SYSTEM_CLOCK = SystemClock()
 
 Stream = tuple[int, int]  # attempt, rank
@@ -167,7 +170,7 @@ class LogReader:
             match = _KEY.match(found.key)
             if match is None:
                 continue
-            stream = int(match[1]), LAUNCHER if match[2] == _LAUNCHER_NAME else int(match[2])
+            stream = int(match[1]), _rank_of(match[2])
             first = self._positions.get(stream, (0, 0))[0]
             if self._rank in (None, stream[1]) and int(match[3]) >= first:
                 streams.setdefault(stream, []).append((int(match[3]), found.key))
@@ -220,8 +223,26 @@ def _prefix(trial: str) -> str:
     return f"logs/{trial}/"
 
 
+def launcher_of(node_rank: int) -> int:
+    """The rank under which the launcher's output goes on a gang's node."""
+    return LAUNCHER - node_rank
+
+
+def is_launcher(rank: int) -> bool:
+    return rank <= LAUNCHER
+
+
 def _rank_name(rank: int) -> str:
-    return _LAUNCHER_NAME if rank == LAUNCHER else f"{rank:04d}"
+    if rank == LAUNCHER:
+        return _LAUNCHER_NAME
+    return f"{_LAUNCHER_NAME}-{LAUNCHER - rank:04d}" if is_launcher(rank) else f"{rank:04d}"
+
+
+def _rank_of(name: str) -> int:
+    if name == _LAUNCHER_NAME:
+        return LAUNCHER
+    launcher, _, number = name.partition("-")
+    return launcher_of(int(number)) if number else int(launcher)
 
 
 def _decode(body: bytes) -> tuple[float, bytes]:

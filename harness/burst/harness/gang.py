@@ -3,24 +3,28 @@ that failed first. For a rank that could not say how it ended, it does."""
 
 from __future__ import annotations
 
-import os
 import signal
 import sys
 import time
 from collections.abc import Iterable
 from typing import TYPE_CHECKING
 
+from burst.core.errors import ExitCode
 from burst.core.launch import LaunchSpec, Outcome, read_launch, write_failure
-from burst.core.model import Failure
+from burst.core.model import ExitKind, Failure
 
 if TYPE_CHECKING:
     from torch.distributed.elastic.multiprocessing.errors import ProcessFailure
+
+_LOOPBACK = "127.0.0.1"
+_MEET_WITHIN_S = 60
 
 
 def run(spec: LaunchSpec) -> int:
     """Start the ranks and wait for them; returns this process's exit status."""
     from torch.distributed.elastic.multiprocessing.api import SignalException
     from torch.distributed.elastic.multiprocessing.errors import ChildFailedError
+    from torch.distributed.elastic.rendezvous import RendezvousError
     from torch.distributed.launcher.api import LaunchConfig, elastic_launch
 
     config = LaunchConfig(
@@ -29,11 +33,11 @@ def run(spec: LaunchSpec) -> int:
         nproc_per_node=spec.ranks_per_node,
         run_id=spec.allocation,
         rdzv_backend="c10d",
-        rdzv_endpoint=os.environ.get("BURST_RENDEZVOUS", "127.0.0.1:0"),
+        rdzv_endpoint=spec.rendezvous or f"{_LOOPBACK}:0",
         rdzv_configs=_rendezvous(spec),
         max_restarts=0,
         monitor_interval=0.1,
-        local_addr="127.0.0.1" if spec.nodes == 1 else None,
+        local_addr=_name_of_node(spec),
         signals_to_handle="SIGTERM",
         shutdown_timeout=int(spec.config.get("drain_grace", 120)),
     )
@@ -45,7 +49,22 @@ def run(spec: LaunchSpec) -> int:
         return first.exitcode if first.exitcode > 0 else 128 - first.exitcode
     except SignalException:
         return 0
+    except RendezvousError as error:
+        return _note_no_meeting(spec, error)
     return 0
+
+
+def _note_no_meeting(spec: LaunchSpec, error: Exception) -> int:
+    """The launchers did not meet, or lost each other: nothing that the ranks could help."""
+    rank, cause = spec.node_rank * spec.ranks_per_node, error.__cause__ or error
+    failed = Failure(
+        kind=type(error).__name__,
+        message=f"the nodes of the gang could not meet at {spec.rendezvous}: {cause}",
+        rank=rank,
+    )
+    Outcome(kind=ExitKind.INFRASTRUCTURE, text=failed.message).write(spec.path)
+    write_failure(spec.path, rank, failed, time.time())
+    return int(ExitCode.UNREACHABLE)
 
 
 def note_ends(spec: LaunchSpec, failures: Iterable[ProcessFailure]) -> None:
@@ -70,10 +89,26 @@ def _name(exit_code: int) -> str:
     return signal.Signals(-exit_code).name if exit_code < 0 else f"exit {exit_code}"
 
 
+def _name_of_node(spec: LaunchSpec) -> str:
+    """Torch orders nodes by these. The first one's is also where its ranks are found; the others'
+    come after any address, in their own order."""
+    if spec.node_rank:
+        return f"~{spec.node_rank:05d}"
+    return spec.rendezvous.rpartition(":")[0] or _LOOPBACK
+
+
 def _rendezvous(spec: LaunchSpec) -> dict[str, object]:
-    if spec.nodes == 1:
-        return {"is_host": True, "timeout": 60}
-    return {"is_host": spec.node_rank == 0, "timeout": 600}
+    """Whoever hosts it is said, since guessing by names fails where a host has several. All nodes
+    are ready when they come here, so none is waited for long."""
+    return {
+        "is_host": spec.node_rank == 0,
+        "timeout": _MEET_WITHIN_S,
+        "read_timeout": _MEET_WITHIN_S,
+        "join_timeout": _MEET_WITHIN_S,
+        "last_call_timeout": 1,
+        "keep_alive_interval": 1,
+        "keep_alive_max_attempt": 3,
+    }
 
 
 if __name__ == "__main__":

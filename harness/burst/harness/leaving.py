@@ -15,7 +15,7 @@ from burst.harness.traces import failure_of
 
 
 def leave_well(session: Session, spec: LaunchSpec | None, outcome: Outcome) -> None:
-    """Make all reports durable and, from rank 0, write the outcome.
+    """Make all reports durable and, from the first rank of every node, write the outcome.
 
     Raises:
         Unreachable: the last metrics could not be stored.
@@ -23,7 +23,7 @@ def leave_well(session: Session, spec: LaunchSpec | None, outcome: Outcome) -> N
     """
     session.close()
     leave_gang()
-    if spec is not None and session.chief:
+    if spec is not None and session.distributed.local_rank == 0:
         outcome.write(spec.path)
 
 

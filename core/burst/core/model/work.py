@@ -74,6 +74,18 @@ class Failure(Part):
     """The user's own traceback, or the last lines that the process wrote."""
     rank: int | None = None
     exit_code: int | None = None
+    node: str = ""
+    """The node that it happened on, of a gang over several."""
+    at: float | None = None
+    """When it happened, by that node's clock."""
+
+    @property
+    def where(self) -> str:
+        """` (rank 3 on node-…)`, to follow what happened; empty unless several nodes took part."""
+        if not self.node:
+            return ""
+        rank = "" if self.rank is None else f"rank {self.rank} "
+        return f" ({rank}on {self.node})"
 
 
 class Trial(Record, Stateful):

@@ -10,6 +10,7 @@ from burst.core.errors import BurstError, NotFound
 from burst.core.model import Allocation, Drain, DrainCause, Exit, ExitKind, Failure, Node
 from burst.core.states import AllocationState, Reason
 from burst.runner.agent.attempt import Attempt
+from burst.runner.agent.gang import is_over, takes_up
 from burst.runner.agent.lease import Term
 from burst.runner.agent.registration import begin_leaving, note_problem, set_idle_since
 from burst.runner.agent.releasing import release
@@ -109,16 +110,18 @@ class Agent:
 
     def _meet(self, allocation: Allocation) -> None:
         """An allocation that this process does not run: take it up, or give it back."""
-        if allocation.state is AllocationState.REQUESTED:
+        node = self._site.node.id
+        if allocation.state is AllocationState.REQUESTED or is_over(allocation, node):
             return
-        if allocation.state is AllocationState.ASSIGNED and self._leaving is None:
+        if takes_up(allocation, node) and self._leaving is None:
             attempt = Attempt(self._site, allocation)
             self._attempts[allocation.id] = attempt
             attempt.start()
             return
         # an index may lag behind our own release of it
         current = self._site.ws.store.get(Allocation, allocation.id)
-        release(self._site.ws.store, current.id, exit_of_stranger(current), self._site.clock, _no)
+        exit = exit_of_stranger(current, node)
+        release(self._site.ws.store, current.id, node, exit, self._site.clock, _no)
 
     def _hear_node(self) -> None:
         now = self._site.clock.monotonic()
@@ -216,15 +219,15 @@ def _no() -> bool:
     return False
 
 
-def exit_of_stranger(allocation: Allocation) -> Exit:
-    """How to release an allocation of this node that nobody here runs.
+def exit_of_stranger(allocation: Allocation, node: str) -> Exit:
+    """How to release what an allocation holds on this node, where nobody here runs it.
 
-    One that was not begun yet only goes back to the queue; one that an earlier agent had begun
-    ended with that agent.
+    What was not begun yet only goes back to the queue; what an earlier agent had begun ended with
+    that agent.
     """
-    if allocation.started is None and allocation.state in (
-        AllocationState.ASSIGNED,
-        AllocationState.DRAINING,
+    if allocation.started is None and (
+        allocation.state in (AllocationState.ASSIGNED, AllocationState.DRAINING)
+        or takes_up(allocation, node)
     ):
         return Exit(kind=ExitKind.DRAINED)
     failure = Failure(kind="agent", message="the agent that ran it ended, and its ranks with it")

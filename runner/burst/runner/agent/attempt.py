@@ -9,18 +9,20 @@ import threading
 
 from burst.core.errors import BurstError, Conflict, Unauthorized, Unreachable
 from burst.core.launch import Outcome, failures_left, is_connected, names_class
-from burst.core.model import Allocation, Drain, DrainCause, Exit, ExitKind, Failure
+from burst.core.model import Allocation, Drain, DrainCause, Exit, ExitKind, Failure, Json
 from burst.core.states import AllocationState, Reason
 from burst.runner.agent.causes import first_cause, told
 from burst.runner.agent.classify import Ended, classify
 from burst.runner.agent.control import Control, Leaving, Start
 from burst.runner.agent.environment import CannotPrepare
+from burst.runner.agent.gang import LEFT_BEHIND, is_broken, is_gang, never_met
 from burst.runner.agent.machine import check_machine
 from burst.runner.agent.masking import mask_exit
+from burst.runner.agent.meeting import Meeting
 from burst.runner.agent.memory import OomCounter
 from burst.runner.agent.preparation import Preparation, Work
 from burst.runner.agent.rehearsal import Rehearsal
-from burst.runner.agent.releasing import Overtaken, note_drain, release, step
+from burst.runner.agent.releasing import Overtaken, note_drain, note_network, release, step
 from burst.runner.agent.reporting import Reporting
 from burst.runner.agent.schedule import Schedule
 from burst.runner.agent.site import Site
@@ -31,6 +33,10 @@ from burst.runner.proof import losing_pools, needs_proof
 log = logging.getLogger(__name__)
 
 _RETRY_S = 1.0
+_LAST_WORDS_S = 2.0
+"""Between hearing that another part of the gang has ended and ending one's own: of ranks that lost
+a peer, the cause may be among them."""
+_GANG_KILL_S = 5.0
 _UNAUTHORIZED = Unauthorized.__name__
 
 
@@ -52,6 +58,11 @@ class Attempt:
         self._folder = site.folder / allocation.id
         self._log = self._folder / "logs" / LAUNCHER_LOG
         self._control = Control(self._folder, self._log, site.clock, site.settings.grace)
+        self._meeting: Meeting | None = None
+        self._runs = False
+        """Whether its ranks were started."""
+        self._left_behind = False
+        """Whether it was ended because another node's part of the gang had ended."""
         self._reporting: Reporting | None = None
         self._rehearsal: Rehearsal | None = None
         self._secrets: dict[str, str] = {}
@@ -69,6 +80,16 @@ class Attempt:
             self.lose()
         elif allocation.state is AllocationState.DRAINING and allocation.drain is not None:
             self._control.ask(allocation.drain)
+        self._mind_the_gang()
+        self._control.news.set()
+
+    def _mind_the_gang(self) -> None:
+        """End one's own part where those of other nodes have ended so that it can do no more."""
+        if is_broken(self._allocation, self._site.node.id, runs=self._runs):
+            if not self._left_behind:
+                log.info("ending %s: another node's part of it has ended", self.id)
+            self._left_behind = True
+            self._control.end(_LAST_WORDS_S, _GANG_KILL_S)
 
     def ask(self, drain: Drain, schedule: Schedule | None = None) -> None:
         """Ask it to leave, for a reason that began here rather than in the store."""
@@ -112,8 +133,8 @@ class Attempt:
         try:
             if self._take_up():
                 exit = self._attempt()
-                sweep((self.id,))
-                self._release(mask_exit(exit, self._secrets.values()))
+                sweep((self.id,), below=self._folder)
+                self._release(mask_exit(self._part_of_gang(exit), self._secrets.values()))
         except Exception:
             log.exception("releasing %s", self.id)
         finally:
@@ -171,11 +192,17 @@ class Attempt:
 
     def _train(self, preparation: Preparation, reporting: Reporting, work: Work) -> Exit:
         start = preparation.prepare()
+        network: dict[str, Json] = {}
+        if is_gang(self._allocation):
+            self._meeting = Meeting(self._site, self._control, lambda: self._allocation)
+            start, network = self._meeting.join(start, preparation.spec)
         memory = OomCounter()
         process = self._control.start(start)
+        self._runs = True
         try:
-            self._say_running()
-            self._rehearse(work, start)
+            self._say_running(network)
+            if preparation.spec.node_rank == 0:
+                self._rehearse(work, start)
             reporting.watch(process.pid)
             status = process.wait()
         finally:
@@ -190,13 +217,15 @@ class Attempt:
             self._rehearsal = Rehearsal(self._site, work.trial.id, self._folder, start, secrets)
             self._rehearsal.start()
 
-    def _say_running(self) -> None:
+    def _say_running(self, network: dict[str, Json]) -> None:
         """Best effort: an unreachable store does not stop the ranks, the lease does."""
         node, clock = self._site.node, self._site.clock
         reason = Reason(code="started", text=f"runs on {node.host or node.id}")
         facts = {"started": clock.now()}
         try:
             step(self._site.ws.store, self.id, AllocationState.RUNNING, reason, clock, **facts)
+            if network:
+                note_network(self._site.ws.store, self.id, node.id, network, clock)
         except Overtaken:
             self._site.wake()  # asked to drain, or lost: the agent hears which
         except BurstError as error:
@@ -221,11 +250,26 @@ class Attempt:
 
     def _cause(self, out_of_memory: bool) -> Failure | None:
         texts = {rank: tail_of(path) for rank, path in rank_logs(self._folder / "logs").items()}
-        alone = len(texts) == 1
-        return first_cause(
-            (at, told(each, texts.get(rank, ""), alone=alone, out_of_memory=out_of_memory))
-            for rank, (at, each) in failures_left(self._folder).items()
-        )
+        alone = len(texts) == 1 and not is_gang(self._allocation)
+        found = []
+        for rank, (at, each) in failures_left(self._folder).items():
+            shown = told(each, texts.get(rank, ""), alone=alone, out_of_memory=out_of_memory)
+            found.append((at, shown.model_copy(update={"at": at})))
+        return first_cause(found)
+
+    def _part_of_gang(self, exit: Exit) -> Exit:
+        """How this node's part ended, for the others to see."""
+        allocation, node = self._allocation, self._site.node.id
+        if not is_gang(allocation):
+            return exit
+        if exit.failure is not None:
+            at = exit.failure.at or self._site.clock.now()
+            where = {"node": node, "at": at}
+            return exit.model_copy(update={"failure": exit.failure.model_copy(update=where)})
+        forced = exit.kind is ExitKind.DRAINED and not exit.durable
+        if forced and self._left_behind and self._control.drain is None:
+            return Exit(kind=ExitKind.DRAINED) if never_met(allocation, node) else LEFT_BEHIND
+        return exit
 
     def _infrastructure(self, error: Exception) -> Exit:
         problems = check_machine(self._site.ws.home, self._site.ws.blobs)
@@ -234,6 +278,11 @@ class Attempt:
         message = error.what if isinstance(error, BurstError) else str(error)
         failure = Failure(kind=type(error).__name__, message=message, traceback=str(error))
         return Exit(kind=ExitKind.INFRASTRUCTURE, failure=failure)
+
+    def _clear_meeting(self) -> None:
+        if self._meeting is not None:
+            with contextlib.suppress(BurstError):
+                self._meeting.clear()
 
     def _release(self, exit: Exit) -> None:
         settings, clock = self._site.settings, self._site.clock
@@ -245,7 +294,16 @@ class Attempt:
         if not self._lost:
             until = clock.monotonic() + settings.lease
             store = self._site.ws.store
-            release(store, self.id, exit, clock, lambda: clock.monotonic() < until)
+            release(
+                store,
+                self.id,
+                self._site.node.id,
+                exit,
+                clock,
+                lambda: clock.monotonic() < until,
+                self._runs,
+            )
+        self._clear_meeting()
         self.released.set()
         self._site.wake()
         if self._rehearsal is not None and not over:

@@ -56,9 +56,15 @@ def told(
     return found.model_copy(update={"message": f"rank {failure.rank} {found.message}"})
 
 
+def left_alone(failure: Failure) -> bool:
+    """Whether a rank failed for want of another that was gone."""
+    kind = failure.kind.rpartition(".")[2]
+    return kind in _COLLECTIVES and _PEER_IS_GONE.search(failure.message) is not None
+
+
 def _origin(failure: Failure) -> _Origin:
     kind = failure.kind.rpartition(".")[2]
-    if kind in _COLLECTIVES and _PEER_IS_GONE.search(failure.message):
+    if left_alone(failure):
         return _Origin.LEFT_ALONE
     number = signal_of(failure.exit_code)
     if number is not None and number is not signal.SIGABRT and kind == number.name:

@@ -38,6 +38,8 @@ class Control:
         self.failed_before = False
         """Whether a rank had failed before that."""
         self.grace = grace
+        self.news = threading.Event()
+        """Set when something is due, and by whoever has other news for a thread that waits."""
         self._folder = folder
         self._log = log
         self._clock = clock
@@ -64,6 +66,15 @@ class Control:
             self._schedule = self._schedule.sooner(schedule)
         self.enforce(now)
 
+    def end(self, terminate: float, kill: float) -> None:
+        """Let it end for no reason of its own, after so many seconds: another part of its gang has
+        ended. What its ranks may have to say of that meanwhile counts."""
+        now = self._clock.monotonic()
+        with self._lock:
+            schedule = Schedule(ask=now, terminate=now + terminate, kill=now + kill)
+            self._schedule = self._schedule.sooner(schedule)
+        self.enforce(now)
+
     def enforce(self, now: float) -> None:
         """Do to the processes what the schedule says is due."""
         with self._lock:
@@ -71,6 +82,7 @@ class Control:
             if due > self._applied:
                 self._applied = due
                 self._apply(due)
+                self.news.set()
 
     def check(self) -> None:
         """Raises Leaving, where the attempt was asked to leave."""

@@ -23,6 +23,7 @@ from burst.runner.agent.environment import (
     resolve_secrets,
     threads_for,
 )
+from burst.runner.agent.gang import is_gang, nodes_of
 from burst.runner.agent.machine import cpu_count
 from burst.runner.agent.site import Site
 from burst.runner.agent.storage import checkpoints_url, tiers_for
@@ -69,13 +70,12 @@ class Work:
 
 def own_slots(site: Site, allocation: Allocation) -> tuple[Slot, ...]:
     """The slots of this node that the allocation holds, in the order of its share."""
-    if len(allocation.shares) > 1:
+    share = next(share for share in allocation.shares if share.node == site.node.id)
+    if any(len(other.slots) != len(share.slots) for other in allocation.shares):
         raise CannotPrepare(
-            f"{allocation.id} spans {len(allocation.shares)} nodes",
-            why="this version of burst runs a trial on one node",
-            mend="set slots_per_trial to what one node has",
+            f"{allocation.id} has not the same number of slots on each of its nodes",
+            why="every node of a gang runs as many ranks as the others",
         )
-    (share,) = allocation.shares
     own = {slot.index: slot for slot in site.node.slots}
     missing = [index for index in share.slots if index not in own]
     if missing:
@@ -101,6 +101,7 @@ class Preparation:
         self._work = work
         self._folder = folder
         self._control = control
+        self.spec = spec_for(site, work, folder)
         self._log = folder / "logs" / LAUNCHER_LOG
         self._environ = {
             **rank_environment(
@@ -124,10 +125,9 @@ class Preparation:
         site, work, code = self._site, self._work, self._folder / "code"
         environment = work.config.environment
         check_versions(environment, site.node.facts)
-        spec = spec_for(site, work, self._folder)
-        note_local_folders(site.ws.home, spec.tiers)
+        note_local_folders(site.ws.home, self.spec.tiers)
         clear_tiers(site.ws, site.clock)
-        spec.write()
+        self.spec.write()
         codes.unpack(work.experiment.code, site.ws.blobs, site.cache / "code", code)
         for command in environment.setup:
             self.run(("/bin/sh", "-c", command), code)
@@ -174,6 +174,15 @@ def spec_for(site: Site, work: Work, folder: Path) -> LaunchSpec:
     allocation, trial, ws = work.allocation, work.trial, site.ws
     devices = devices_for(work.slots)
     tiers = tiers_for(work.config.checkpoints, ws)
+    if is_gang(allocation):
+        # every rank writes what it owns, and has to find what the others wrote
+        tiers = tuple(tier for tier in tiers if tier.shared)
+    if not any(tier.shared for tier in tiers):
+        raise CannotPrepare(
+            "every place for checkpoints is a node's own disk",
+            why="what is saved there is lost with the node, and not seen from a gang's others",
+            mend="add one of type `shared_fs`, `directory` or `s3` to checkpoints.storage",
+        )
     return LaunchSpec(
         folder=str(folder),
         store_url=ws.store.url,
@@ -190,6 +199,8 @@ def spec_for(site: Site, work: Work, folder: Path) -> LaunchSpec:
         seed=trial.seed,
         config=work.experiment.config,
         latest_checkpoint=start.checkpoint if (start := work.config.start) else "",
+        nodes=len(allocation.shares),
+        node_rank=nodes_of(allocation).index(site.node.id),
         ranks_per_node=len(devices),
         devices=devices,
         threads=threads_of(site, work),

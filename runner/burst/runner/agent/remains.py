@@ -49,6 +49,23 @@ def clear_remains(ws: Workspace, own: str, clock: Clock) -> None:
                 lock.release()
 
 
+def ship_remains(ws: Workspace, own: str, clock: Clock, seconds: float) -> bool:
+    """Ship what the agent's own attempts left, on a machine that no other agent comes to.
+
+    Tries for `seconds`; whether all of it is in the blobs.
+    """
+    folder = nodes_folder(ws.home) / own
+    until = clock.monotonic() + seconds
+    while True:
+        _clear(ws, folder, clock)
+        if not any(_folders(folder)):
+            return True
+        if clock.monotonic() >= until:
+            log.warning("the last lines of logs of %s could not be shipped", own)
+            return False
+        clock.sleep(1.0)
+
+
 def _is_old(folder: Path) -> bool:
     try:
         return time.time() - folder.stat().st_mtime > _KEEP_S
@@ -64,7 +81,7 @@ def forget_folder(folder: Path) -> None:
 
 def _clear(ws: Workspace, node: Path, clock: Clock) -> None:
     attempts = list(_folders(node))
-    killed = sweep(tuple(attempt.name for attempt in attempts))
+    killed = sweep(tuple(attempt.name for attempt in attempts), below=node)
     if killed:
         log.info("ended %d processes that an earlier agent had left", killed)
     for attempt in attempts:
@@ -82,7 +99,13 @@ def _ship_rest(ws: Workspace, folder: Path, clock: Clock) -> bool:
         log.warning("leaving out the rest of the logs of %s: %s", folder.name, error)
         return True  # its secrets could not be masked
     shipper = Shipper(
-        ws.blobs, folder, spec.trial, spec.attempt, tuple(values.values()), clock=clock
+        ws.blobs,
+        folder,
+        spec.trial,
+        spec.attempt,
+        tuple(values.values()),
+        node_rank=spec.node_rank,
+        clock=clock,
     )
     return shipper.ship(final=True)
 

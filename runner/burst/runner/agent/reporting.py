@@ -6,6 +6,7 @@ import logging
 import threading
 from pathlib import Path
 
+from burst.runner.agent.gang import nodes_of
 from burst.runner.agent.preparation import Work
 from burst.runner.agent.sampling import Meter, Recorder
 from burst.runner.agent.shipping import Shipper, ShippingThread
@@ -19,18 +20,25 @@ class Reporting:
 
     def __init__(self, site: Site, work: Work, folder: Path, secrets: tuple[str, ...]) -> None:
         allocation, settings = work.allocation, site.settings
+        node_rank = nodes_of(allocation).index(site.node.id)
         shipper = Shipper(
             site.ws.blobs,
             folder,
             allocation.trial,
             allocation.attempt,
             secrets,
+            node_rank=node_rank,
             clock=site.clock,
         )
         self._logs = ShippingThread(shipper, settings.ship_every)
         self._meter = Meter(work.slots, site.clock)
         self._recorder = Recorder(
-            site.ws.store, site.clock, allocation.trial, allocation.attempt, allocation.token
+            site.ws.store,
+            site.clock,
+            allocation.trial,
+            allocation.attempt,
+            allocation.token,
+            node_rank=node_rank,
         )
         self._every = settings.sample_every
         self._closed = threading.Event()

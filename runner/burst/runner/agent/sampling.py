@@ -20,6 +20,8 @@ log = logging.getLogger(__name__)
 _GPU_FIELDS = ("index", "utilization.gpu", "memory.used", "power.draw", "temperature.gpu")
 _GPU_NAMES = ("util", "memory", "power", "temperature")
 _ROWS_A_CHUNK = 6
+_MOST_CHUNKS = 10**7
+"""Of one node in one attempt: a year of them."""
 _MOST_ROWS_KEPT = 360
 
 
@@ -129,7 +131,18 @@ def gpu_row(rows: Iterable[list[str]], wanted: set[int]) -> dict[str, float]:
 class Recorder:
     """Keeps samples until the store takes them, as chunks of the group `hardware`."""
 
-    def __init__(self, store: Store, clock: Clock, trial: str, attempt: int, token: int) -> None:
+    def __init__(
+        self,
+        store: Store,
+        clock: Clock,
+        trial: str,
+        attempt: int,
+        token: int,
+        *,
+        node_rank: int = 0,
+    ) -> None:
+        """`node_rank`: the node's place in its gang; what those behind the first one measure is
+        called `node1_…`."""
         self._store = store
         self._clock = clock
         self._trial = trial
@@ -138,16 +151,18 @@ class Recorder:
         self._base: int | None = None
         self._batches = 0
         self._rows: list[MetricRow] = []
-        self._seq = 0
+        self._prefix = f"node{node_rank}_" if node_rank else ""
+        self._first = self._seq = node_rank * _MOST_CHUNKS
         self._sent: MetricChunk | None = None
 
     def add(self, metrics: dict[str, float]) -> None:
         """Add a sample; the first goes out at once, later ones by the half dozen."""
-        row = MetricRow(batches=self._now_at(), at=self._clock.now(), metrics=metrics)
+        named = {self._prefix + name: value for name, value in metrics.items()}
+        row = MetricRow(batches=self._now_at(), at=self._clock.now(), metrics=named)
         self._base = row.batches if self._base is None else self._base
         self._rows.append(row)
         del self._rows[:-_MOST_ROWS_KEPT]
-        if self._seq == 0 or len(self._rows) >= _ROWS_A_CHUNK:
+        if self._seq == self._first or len(self._rows) >= _ROWS_A_CHUNK:
             self.flush()
 
     def flush(self) -> None:

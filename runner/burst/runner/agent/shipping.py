@@ -15,7 +15,7 @@ from pathlib import Path
 from burst.core.blobs.port import Blobs
 from burst.core.clock import Clock, SystemClock
 from burst.core.errors import BurstError
-from burst.core.logs import LAUNCHER, LogWriter
+from burst.core.logs import LogWriter, launcher_of
 from burst.runner.agent.masking import Masker
 from burst.runner.agent.tails import LAUNCHER_LOG, rank_logs
 
@@ -113,13 +113,16 @@ class Shipper:
         attempt: int,
         secrets: Iterable[str] = (),
         *,
+        node_rank: int = 0,
         clock: Clock = SystemClock(),  # noqa: B008 – it has no state
     ) -> None:
+        """`node_rank`: the node's place in its gang, each of which has a launcher."""
         self._blobs = blobs
         self._folder = folder
         self._trial = trial
         self._attempt = attempt
         self._secrets = tuple(secrets)
+        self._launcher = launcher_of(node_rank)
         self._clock = clock
         self._streams: dict[int, Stream] = {}
         self._positions = _read_positions(folder)
@@ -141,7 +144,7 @@ class Shipper:
 
     def _find(self) -> None:
         logs = self._folder / "logs"
-        paths = {LAUNCHER: logs / LAUNCHER_LOG, **rank_logs(logs)}
+        paths = {self._launcher: logs / LAUNCHER_LOG, **rank_logs(logs)}
         for rank, path in paths.items():
             if rank not in self._streams and path.exists():
                 writer = LogWriter(

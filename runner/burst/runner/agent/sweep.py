@@ -5,32 +5,42 @@ from __future__ import annotations
 import os
 import time
 from collections.abc import Collection, Iterator
+from pathlib import Path
 
 import psutil
 
-from burst.core.launch import ALLOCATION_VARIABLE
+from burst.core.launch import ALLOCATION_VARIABLE, LAUNCH_VARIABLE
 
 
-def marked(allocations: Collection[str]) -> Iterator[psutil.Process]:
-    """The processes of this user with one of `allocations` in their environment."""
+def marked(allocations: Collection[str], below: Path | None = None) -> Iterator[psutil.Process]:
+    """The processes of this user with one of `allocations` in their environment.
+
+    Args:
+        below: only those launched from a folder below this one, as a node's are: several nodes of
+            a gang may be on one machine.
+    """
+    root = None if below is None else below.resolve()
     for process in psutil.process_iter():
         try:
-            mark = process.environ().get(ALLOCATION_VARIABLE)
+            environ = process.environ()
         except (psutil.Error, OSError):
             continue
-        if mark in allocations and process.pid != os.getpid():
+        if environ.get(ALLOCATION_VARIABLE) not in allocations or process.pid == os.getpid():
+            continue
+        spec = environ.get(LAUNCH_VARIABLE, "")
+        if root is None or Path(spec).resolve().is_relative_to(root):
             yield process
 
 
-def sweep(allocations: Collection[str], *, seconds: float = 5.0) -> int:
+def sweep(allocations: Collection[str], *, below: Path | None = None, seconds: float = 5.0) -> int:
     """Kill every process of `allocations`, and what they start meanwhile; how many there were.
 
-    Looks again until it finds none, for `seconds` at most.
+    Looks again until it finds none, for `seconds` at most. `below`: as `marked`.
     """
     killed: set[tuple[int, float]] = set()
     until = time.monotonic() + seconds
     while allocations and time.monotonic() < until:
-        found = list(marked(allocations))
+        found = list(marked(allocations, below))
         if not found:
             break
         for process in found:

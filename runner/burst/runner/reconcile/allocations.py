@@ -147,6 +147,8 @@ def _lose(ctx: Context, id: str, node: Node, reason: Reason) -> bool:
     allocation = ctx.store.find(Allocation, id)
     if allocation is None or not allocation.live:
         return True
+    if node.id in allocation.ends:
+        return True  # of a gang, what has come to its end on that node cannot be lost any more
     now = ctx.clock.now()
     lost, event = move(
         allocation,

@@ -213,4 +213,5 @@ def _said(failure: Failure | None) -> str:
         return ""
     # Only its first line: the rest (why, mend, …) is shown with the traceback.
     message = failure.message.strip().partition("\n")[0]
-    return ": ".join(part for part in (failure.kind.rpartition(".")[2], message) if part)[:300]
+    said = ": ".join(part for part in (failure.kind.rpartition(".")[2], message) if part)
+    return said[:300] + failure.where
