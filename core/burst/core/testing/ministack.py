@@ -13,9 +13,10 @@ import subprocess
 import sys
 import time
 import urllib.request
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
+from urllib.parse import urlsplit
 
 ENVIRON = {
     "AWS_ACCESS_KEY_ID": "testing",
@@ -36,37 +37,62 @@ def ministack(log: Path) -> Iterator[str]:
         FileNotFoundError: if ministack is not installed.
         RuntimeError: if it does not come up.
     """
-    program = shutil.which("ministack", path=f"{Path(sys.executable).parent}:{os.environ['PATH']}")
-    if program is None:
-        raise FileNotFoundError("there is no `ministack`: install it from PyPI")
-    with socket.socket() as free:
-        free.bind(("127.0.0.1", 0))
-        port = free.getsockname()[1]
-    environ = {
-        **os.environ,
-        "BIND_HOST": "127.0.0.1",  # it would listen everywhere
-        "GATEWAY_PORT": str(port),
-        "IOT_MTLS_ENABLED": "0",
-        "SFTP_ENABLED": "0",
-    }
+    program, url = find_ministack(), free_url()
     with log.open("wb") as output:
-        server = subprocess.Popen([program], stdout=output, stderr=output, env=environ)
+        server = subprocess.Popen(
+            [program], stdout=output, stderr=output, env=ministack_environ(url, os.environ)
+        )
     try:
-        url = f"http://127.0.0.1:{port}"
-        _wait_for(url, server, log)
+        wait_for_ministack(url, lambda: server.poll() is None, log)
         yield url
     finally:
         server.kill()
         server.wait()
 
 
-def _wait_for(url: str, server: subprocess.Popen[bytes], log: Path) -> None:
+def find_ministack() -> str:
+    """The program's path.
+
+    Raises:
+        FileNotFoundError: if ministack is not installed.
+    """
+    program = shutil.which("ministack", path=f"{Path(sys.executable).parent}:{os.environ['PATH']}")
+    if program is None:
+        raise FileNotFoundError("there is no `ministack`: install it from PyPI")
+    return program
+
+
+def free_url() -> str:
+    """On loopback, where nothing listens now."""
+    with socket.socket() as free:
+        free.bind(("127.0.0.1", 0))
+        return f"http://127.0.0.1:{free.getsockname()[1]}"
+
+
+def ministack_environ(url: str, outside: Mapping[str, str]) -> dict[str, str]:
+    """What it needs in its environment to listen at `url`."""
+    return {
+        **outside,
+        "BIND_HOST": "127.0.0.1",  # it would listen everywhere
+        "GATEWAY_PORT": str(urlsplit(url).port),
+        "IOT_MTLS_ENABLED": "0",
+        "SFTP_ENABLED": "0",
+        "MINISTACK_ACCOUNT_ID": "123456789012",  # the one that moto has
+    }
+
+
+def wait_for_ministack(url: str, alive: Callable[[], bool], log: Path) -> None:
+    """Until it answers.
+
+    Raises:
+        RuntimeError: it ended, or does not come up.
+    """
     deadline = time.monotonic() + _PATIENCE_S
     while True:
         try:
             with urllib.request.urlopen(f"{url}/_ministack/health", timeout=5):
                 return
         except OSError as error:
-            if server.poll() is not None or time.monotonic() > deadline:
+            if not alive() or time.monotonic() > deadline:
                 raise RuntimeError(f"ministack did not come up: {log.read_text()}") from error
         time.sleep(_PAUSE_S)

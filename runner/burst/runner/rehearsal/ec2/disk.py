@@ -1,0 +1,89 @@
+"""The folder that is a machine's disk, and the program that is the machine."""
+
+from __future__ import annotations
+
+import os
+import shlex
+import stat
+import sys
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from burst.runner.rehearsal.ec2 import shutdown
+from burst.runner.rehearsal.ec2.marks import MARK
+
+ETC = "BURST_ETC"
+"""Names the folder that stands for /etc/burst."""
+_KEPT = ("PATH", "VIRTUAL_ENV", "PYTHONPATH", "LANG", "LC_ALL", "TZ", "LD_LIBRARY_PATH")
+_CONSOLE_TAIL = 64 * 1024  # what GetConsoleOutput gives
+_INIT = """\
+{boot}
+while :; do sleep 3600; done
+"""
+
+
+@dataclass(frozen=True)
+class Disk:
+    """Made at launch and kept after the end, so that it can be looked at."""
+
+    root: Path
+
+    @property
+    def console(self) -> Path:
+        return self.root / "console.log"
+
+    @property
+    def bin(self) -> Path:
+        return self.root / "bin"
+
+    def make(self, user_data: bytes, shutdown_url: str) -> Sequence[str]:
+        """Write what the machine boots from; the command that is the machine.
+
+        As cloud-init does, a script is run by the program that its first line names, and anything
+        else is not run. The machine stays up when its script has ended.
+        """
+        for folder in (self.root, self.bin, self.root / "home", self.root / "tmp", self.etc):
+            folder.mkdir(parents=True, exist_ok=True)
+        program = f"{sys.executable} -I -S {shlex.quote(shutdown.__file__)} {shutdown_url}"
+        for name in ("shutdown", "poweroff", "halt"):
+            _write_program(self.bin / name, f'#!/bin/sh\nexec {program} "$@"\n'.encode())
+        script = self.root / "user-data"
+        if user_data.startswith(b"#!"):
+            _write_program(script, user_data)
+            boot = f'{shlex.quote(str(script))}; echo "user data ended with status $?"'
+        else:
+            boot = 'echo "no script in the user data"'
+        return "/bin/sh", "-c", _INIT.format(boot=boot)
+
+    @property
+    def etc(self) -> Path:
+        return self.root / "etc" / "burst"
+
+    def environ(self, outside: Mapping[str, str], cloud: Mapping[str, str]) -> dict[str, str]:
+        """What its programs see: of `outside` what finds the same Python, and `cloud`."""
+        kept = {name: outside[name] for name in _KEPT if name in outside}
+        paths = (str(self.bin), str(Path(sys.executable).parent), kept.get("PATH", os.defpath))
+        return {
+            **kept,
+            **cloud,
+            "PATH": os.pathsep.join(paths),
+            "HOME": str(self.root / "home"),
+            "TMPDIR": str(self.root / "tmp"),
+            ETC: str(self.etc),
+            MARK: str(self.root),
+        }
+
+    def console_tail(self) -> bytes:
+        """The end of what the machine wrote; empty before it has booted."""
+        try:
+            with self.console.open("rb") as file:
+                file.seek(max(0, os.fstat(file.fileno()).st_size - _CONSOLE_TAIL))
+                return file.read()
+        except FileNotFoundError:
+            return b""
+
+
+def _write_program(path: Path, text: bytes) -> None:
+    path.write_bytes(text)
+    path.chmod(path.stat().st_mode | stat.S_IXUSR)

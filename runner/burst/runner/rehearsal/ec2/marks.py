@@ -1,0 +1,47 @@
+"""Finding every process of a machine by a mark in its environment, whatever became of its parents.
+
+A machine's processes are below one guard, which ends them all. This finds them too where somebody
+killed the guard.
+"""
+
+from __future__ import annotations
+
+import os
+import time
+from collections.abc import Iterator
+
+import psutil
+
+MARK = "BURST_REHEARSAL_MACHINE"
+"""In the environment of all that runs on a machine: the folder that is its disk. Nothing that runs
+there reads it."""
+
+
+def marked(prefix: str) -> Iterator[psutil.Process]:
+    """The processes of this user whose mark is `prefix`, or a folder in it."""
+    for process in psutil.process_iter():
+        try:
+            mark = process.environ().get(MARK, "")
+        except (psutil.Error, OSError):
+            continue
+        inside = mark == prefix or mark.startswith(prefix.rstrip("/") + "/")
+        if inside and process.pid != os.getpid():
+            yield process
+
+
+def sweep(prefix: str, *, seconds: float = 10.0) -> int:
+    """Kill the processes marked with `prefix` until there are none; how many there were."""
+    killed: set[tuple[int, float]] = set()
+    until = time.monotonic() + seconds
+    while time.monotonic() < until:
+        found = list(marked(prefix))
+        if not found:
+            break
+        for process in found:
+            try:
+                killed.add((process.pid, process.create_time()))
+                process.kill()
+            except psutil.Error:
+                continue
+        psutil.wait_procs(found, timeout=0.2)
+    return len(killed)

@@ -1,0 +1,41 @@
+"""Launch templates."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from moto.ec2.responses.launch_templates import LaunchTemplates
+from moto.ec2.utils import parse_user_data
+
+from burst.runner.rehearsal.ec2.patched.base import Operations
+
+_PAGE = 200
+
+
+class Templates(Operations, LaunchTemplates):
+    def create_launch_template_version(self) -> Any:
+        """With what the source version has and this one does not say; moto forgets the source."""
+        source = self._get_param("SourceVersion")
+        data = dict(self._get_param("LaunchTemplateData", {}))
+        if data.get("UserData"):
+            data["UserData"] = parse_user_data(data["UserData"])
+        if source:
+            named = {
+                name: self._get_param(name)
+                for name in ("LaunchTemplateId", "LaunchTemplateName")
+                if self._get_param(name)
+            }
+            before, _ = self.template_data({**named, "Version": source})
+            before.pop("_tags")
+            data = {**before, **data}
+        self.params["LaunchTemplateData"] = data
+        return super().create_launch_template_version()
+
+    def describe_launch_templates(self) -> Any:
+        """moto shows 15 and says nothing of more; EC2 shows 200."""
+        self.params.setdefault("MaxResults", _PAGE)
+        return super().describe_launch_templates()
+
+    def describe_launch_template_versions(self) -> Any:
+        self.params.setdefault("MaxResults", _PAGE)
+        return super().describe_launch_template_versions()
