@@ -17,17 +17,30 @@ from burst.core.errors import UsageError
 
 _DIGITS = "0123456789abcdefghjkmnpqrstvwxyz"  # Crockford's, in ASCII order, so that ids sort
 _EPOCH_S = 1_704_067_200.0  # 2024-01-01T00:00:00Z
-_KINDS = ("exp", "alloc", "node", "ckpt")
+_KINDS = ("exp", "alloc", "node", "ckpt", "launch")
 _ID = re.compile(rf"(?:{'|'.join(_KINDS)})-[{_DIGITS}]{{11}}")
 _TRIAL_ID = re.compile(rf"exp-[{_DIGITS}]{{11}}\.t[0-9]{{4,6}}")
 
 
 def new_id(kind: str, clock: Clock) -> str:
-    """A fresh id of `kind` (exp, alloc, node or ckpt)."""
+    """A fresh id of `kind` (exp, alloc, node, ckpt or launch)."""
     if kind not in _KINDS:
         raise ValueError(f"no such kind of id: {kind!r}")
     millis = max(0, int((clock.now() - _EPOCH_S) * 1000))
     return f"{kind}-{_base32(millis, 8)}{_base32(chance.randrange(32**3), 3)}"
+
+
+def made_at(id: str) -> float:
+    """When an id was made, in seconds since 1970, by the clock that made it.
+
+    Raises:
+        UsageError: it is no id.
+    """
+    digits = check_id(id).partition("-")[2][:8]
+    return (
+        _EPOCH_S
+        + sum(_DIGITS.index(each) * 32**n for n, each in enumerate(reversed(digits))) / 1000
+    )
 
 
 def trial_id(experiment: str, number: int) -> str:

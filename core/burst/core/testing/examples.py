@@ -18,8 +18,11 @@ from burst.core.model import (
     Model,
     Node,
     Record,
+    Refusal,
+    RefusalKind,
     Share,
     Slot,
+    Supply,
     Trial,
 )
 
@@ -87,6 +90,14 @@ def lease(**fields: Any) -> Lease:
     return Lease(**{"id": "node-1m3k9zq4w7c", **fields})
 
 
+def supply(**fields: Any) -> Supply:
+    refusal = Refusal(
+        kind=RefusalKind.CAPACITY, code="InsufficientInstanceCapacity", text="", at=NOW, until=NOW
+    )
+    given = {"id": "spot", "refusals": {"spot/us-east-1a/p5.48xlarge": refusal}}
+    return Supply(**{**given, **fields})
+
+
 def checkpoint(**fields: Any) -> Checkpoint:
     given = {
         "id": "ckpt-1m3k9zq4w7c",
@@ -113,7 +124,7 @@ def family(**fields: Any) -> Family:
 def records() -> tuple[Record, ...]:
     """One of each kind."""
     of_trials = (experiment(), trial(), allocation(), node(), lease(), checkpoint())
-    return (*of_trials, model(), family())
+    return (*of_trials, supply(), model(), family())
 
 
 def event(name: str = "trial.running", **fields: Any) -> Event:

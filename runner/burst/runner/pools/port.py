@@ -24,6 +24,8 @@ class Limits:
 
     slots_per_node: int
     max_nodes: int
+    boot_within: float = 120.0
+    """Seconds from its launch within which a node's agent registers, or the node is given up."""
 
 
 @dataclass(frozen=True)
