@@ -8,15 +8,24 @@ import threading
 
 from burst.core.errors import BurstError, NotFound
 from burst.core.model import Allocation, Drain, DrainCause, Exit, ExitKind, Failure, Node
-from burst.core.states import AllocationState, Reason
+from burst.core.states import AllocationState, NodeState, Reason
 from burst.runner.agent.attempt import Attempt
 from burst.runner.agent.gang import is_over, takes_up
+from burst.runner.agent.host import Host, Reclaim
 from burst.runner.agent.lease import Term
-from burst.runner.agent.registration import begin_leaving, note_problem, set_idle_since
+from burst.runner.agent.registration import (
+    begin_leaving,
+    keep,
+    note_notice,
+    note_problem,
+    note_rebalance,
+    set_idle_since,
+)
 from burst.runner.agent.releasing import release
 from burst.runner.agent.schedule import Schedule, Step
 from burst.runner.agent.signals import Signals
 from burst.runner.agent.site import Site
+from burst.runner.agent.stay import Situation, Stay, reason_to_leave
 
 log = logging.getLogger(__name__)
 
@@ -27,18 +36,25 @@ _FAST_KILL_S = 5.0
 class Agent:
     """Runs the allocations of one node until it has a reason to leave."""
 
-    def __init__(self, site: Site, term: Term, idle: float | None, signals: Signals) -> None:
-        """`idle`: seconds without work after which it leaves; None stays."""
+    def __init__(
+        self, site: Site, term: Term, stay: Stay, signals: Signals, host: Host | None = None
+    ) -> None:
         self._site = site
         self._term = term
-        self._idle = idle
+        self._stay = stay
         self._signals = signals
+        self._host = host or Host()
         self._attempts: dict[str, Attempt] = {}
         self._leaving: Reason | None = None
         self._draining_said = False
         self._stop = threading.Event()
         now = site.clock.monotonic()
         self._busy_until = now
+        self._born = now - max(0.0, site.clock.now() - (site.node.launched or math.inf))
+        self._kept_since: float | None = None
+        self._heard: Reclaim | None = None
+        """The notice that the store knows of."""
+        self._rebalance_said = False
         self._node_read = -math.inf
         self._idle_said: bool | None = None
         self._unauthorized = False
@@ -75,7 +91,10 @@ class Agent:
         return settings.poll if local else settings.poll_remote
 
     def _look(self) -> None:
+        if self._host.reclaim is not None:
+            self._leave(Reason(code="notice", text=self._host.reclaim.text))
         try:
+            self._say_notice()
             self._hear_node()
             self._hear_allocations()
             self._say()
@@ -136,6 +155,17 @@ class Agent:
             self._draining_said = True
             self._leave(Reason(code="told", text="the node was told to leave"))
 
+    def _say_notice(self) -> None:
+        """Before all else: whoever hears it has seconds to see to a replacement."""
+        site, reclaim = self._site, self._host.reclaim
+        if reclaim is not None and reclaim != self._heard:
+            note_notice(site.ws.store, site.node.id, reclaim, site.clock)
+            self._heard = reclaim
+            self._draining_said = True
+        if self._host.rebalance is not None and not self._rebalance_said:
+            note_rebalance(site.ws.store, site.node.id, self._host.rebalance, site.clock)
+            self._rebalance_said = True
+
     def _say(self) -> None:
         """Tell the store what it does not know yet: drains begun here, idleness, leaving."""
         site = self._site
@@ -163,22 +193,58 @@ class Agent:
                 self._leave(Reason(code="unfit", text=attempt.broken_node))
             self._unauthorized = self._unauthorized or attempt.unauthorized
             del self._attempts[id]
+            self._keep_if_failed(id)
+
+    def _keep_if_failed(self, id: str) -> None:
+        """Stay for a while, without new work, on the machine of an attempt that failed."""
+        site, seconds = self._site, self._stay.keep_on_error
+        if not seconds or self._leaving is not None:
+            return
+        try:
+            found = site.ws.store.get(Allocation, id)
+            exit = found.ends.get(site.node.id) or found.exit
+            if exit is not None and exit.kind is ExitKind.CRASHED:
+                self._kept_since = site.clock.monotonic()
+                keep(site.ws.store, site.node.id, id, seconds, site.clock)
+        except BurstError as error:
+            log.warning("keeping the machine of %s: %s", id, error.what)
 
     def _consider_leaving(self) -> None:
         now = self._site.clock.monotonic()
         if self._busy:
             self._busy_until = now
-        if self._signals.count:
-            self._leave(Reason(code="signal", text="the agent was asked to end by a signal"))
-        if self._term.over(now):
-            text = self._term.taken_away or "the lease could not be renewed"
-            self._leave(Reason(code="lease", text=text))
-        if self._idle is not None and self._unauthorized and not self._busy:
-            # The next one gets the environment of whoever starts it, which may have logged in.
-            text = "its environment has no credentials that hold"
-            self._leave(Reason(code="idle", text=text))
-        if self._idle is not None and now - self._busy_until >= self._idle:
-            self._leave(Reason(code="idle", text=f"no work for {self._idle:g} s"))
+        lost = self._term.taken_away or "the lease could not be renewed"
+        reason = reason_to_leave(
+            self._stay,
+            Situation(
+                busy=self._busy,
+                without_work=now - self._busy_until,
+                age=now - self._born,
+                signalled=self._signals.count > 0,
+                lease_lost=lost if self._term.over(now) else "",
+                unauthorized=self._unauthorized,
+                kept_for=None if self._kept_since is None else now - self._kept_since,
+            ),
+        )
+        if reason is None:
+            return
+        if reason.code == "idle" and not self._unauthorized and self._is_of_the_minimum():
+            self._busy_until = now  # looked at again only when that long is over
+        else:
+            self._leave(reason)
+
+    def _is_of_the_minimum(self) -> bool:
+        """Whether the node is of those that the pool always has: the oldest ones."""
+        site = self._site
+        if not self._stay.min_nodes:
+            return False
+        try:
+            found = site.ws.store.live(Node, site.node.pool)
+        except BurstError as error:
+            log.warning("looking for other nodes: %s", error.what)
+            return True
+        ready = [node.id for node in found if node.state is NodeState.READY]
+        return site.node.id in sorted(ready)[: self._stay.min_nodes]
 
     def _leave(self, reason: Reason) -> None:
         if self._leaving is None:
@@ -201,6 +267,8 @@ class Agent:
         for attempt in list(self._attempts.values()):
             if lease.due(now) >= Step.ASK:
                 attempt.ask(self._drain(DrainCause.LEASE), lease)
+            elif self._host.reclaim is not None:
+                attempt.ask(self._host.reclaim.drain)
             elif self._leaving is not None or self._signals.count:
                 attempt.ask(self._drain(DrainCause.NODE))
             if self._signals.count > 1:

@@ -8,25 +8,28 @@ import sys
 from collections.abc import Sequence
 
 from burst.core.clock import Clock, SystemClock
-from burst.core.config.cluster import PoolConfig, StaticPool
+from burst.core.config.cluster import PoolConfig
 from burst.core.errors import BurstError, ExitCode, Refused
 from burst.core.ids import check_id
 from burst.core.model import Node
 from burst.core.states import Reason
 from burst.core.workspace import Workspace, open_workspace
 from burst.runner.agent.agent import Agent
+from burst.runner.agent.host import Host
 from burst.runner.agent.lease import Keeper, Term, take
 from burst.runner.agent.locks import FileLock
 from burst.runner.agent.registration import join, leave, pool_of, register, was_here
-from burst.runner.agent.remains import LOCK, clear_remains, forget_folder
+from burst.runner.agent.remains import LOCK, clear_remains, forget_folder, ship_remains
 from burst.runner.agent.signals import Signals
 from burst.runner.agent.site import Settings, Site, nodes_folder
+from burst.runner.agent.stay import Stay
 from burst.runner.agent.tier_folders import clear_tiers
 
 log = logging.getLogger(__name__)
 
 _LOCK_PATIENCE_S = 2.0
-EXPECTED_ENDS = ("idle", "told", "signal", "gone")
+_LAST_LOGS_S = 60.0
+EXPECTED_ENDS = ("idle", "told", "signal", "gone", "notice", "old", "kept")
 
 
 def main(argv: Sequence[str] | None = None) -> int:
@@ -61,6 +64,7 @@ def serve(
     pool: str,
     settings: Settings | None = None,
     clock: Clock | None = None,
+    host: Host | None = None,
 ) -> Reason:
     """Be the agent of `node` until there is a reason to leave; returns the reason.
 
@@ -71,7 +75,7 @@ def serve(
         Refused: the node has an agent already, is gone, or this machine is not fit.
         Unreachable: the store did not answer at the start.
     """
-    settings, clock = settings or Settings(), clock or SystemClock()
+    settings, clock, host = settings or Settings(), clock or SystemClock(), host or Host()
     config = pool_of(ws.cluster.pools, pool)
     _check_pool(ws.store.get(Node, node), pool)
     folder = nodes_folder(ws.home) / node
@@ -82,7 +86,7 @@ def serve(
             mend="end that agent, or start one without --node; it joins as a new node",
         )
     try:
-        reason = _serve(ws, node, config, settings, clock)
+        reason = _serve(ws, node, config, settings, clock, host)
         if reason.code in EXPECTED_ENDS:
             forget_folder(folder)
         return reason
@@ -116,30 +120,37 @@ def _try_take(lock: FileLock, ws: Workspace, clock: Clock) -> bool:
 
 
 def _serve(
-    ws: Workspace, node: str, config: PoolConfig, settings: Settings, clock: Clock
+    ws: Workspace, node: str, config: PoolConfig, settings: Settings, clock: Clock, host: Host
 ) -> Reason:
     signals = Signals()
     signals.install()
+    host.listen(signals.wake.set)
     clear_remains(ws, node, clock)
     clear_tiers(ws, clock)
     term = Term(settings.lease, clock.monotonic())
-    proven_dead = was_here(ws.store.get(Node, node), ws)
+    # A machine that ends after its agent is the only one that its node ever has.
+    proven_dead = host.ends or was_here(ws.store.get(Node, node), ws)
     lease = take(ws.store, node, settings.lease, proven_dead=proven_dead, clock=clock)
-    keeper = Keeper(ws.store, lease, term, clock, signals.wake.set)
+    host.renewed()
+    keeper = Keeper(ws.store, lease, term, clock, signals.wake.set, host.renewed)
     keeper.start()
     try:
-        registered = register(ws, node, clock)
+        registered = register(ws, node, clock, host)
+        host.registered()
         problems = "; ".join(registered.facts.get("problems") or ())
         if problems:
             reason = Reason(code="unfit", text=problems)
         else:
             log.info("registered %s: %d slots", node, len(registered.slots))
             site = Site(ws, registered, settings, clock, wake=signals.wake.set)
-            idle = None if isinstance(config, StaticPool) else config.idle
-            reason = Agent(site, term, idle, signals).run()
+            reason = Agent(site, term, Stay.of(config), signals, host).run()
+            if host.ends:
+                ship_remains(ws, node, clock, _ship_for(host, clock))
     finally:
         keeper.close()
-    _say_goodbye(ws, node, keeper, reason, clock)
+    away = reason.code == "lease" and not term.taken_away
+    if not (host.ends and away):  # a machine whose store is away comes back as the same node
+        _say_goodbye(ws, node, keeper, reason, clock)
     if problems:
         raise Refused(
             f"node {node} is not fit to train",
@@ -147,6 +158,13 @@ def _serve(
             mend="mend that and start the agent again; it joins as a new node",
         )
     return reason
+
+
+def _ship_for(host: Host, clock: Clock) -> float:
+    """Seconds that the last lines of the logs may take on a machine that ends."""
+    if host.reclaim is None:
+        return _LAST_LOGS_S
+    return min(_LAST_LOGS_S, max(0.0, host.reclaim.deadline - clock.now()))
 
 
 def _say_goodbye(ws: Workspace, node: str, keeper: Keeper, reason: Reason, clock: Clock) -> None:

@@ -15,6 +15,7 @@ from burst.core.store import update
 from burst.core.store.port import Append, Delete, Put, Store, Write
 from burst.core.workspace import Workspace
 from burst.runner.agent.gpus import Gpu, list_gpus
+from burst.runner.agent.host import Host, Reclaim
 from burst.runner.agent.machine import (
     check_machine,
     default_slots,
@@ -24,6 +25,9 @@ from burst.runner.agent.machine import (
 )
 
 _CLOCK = SystemClock()
+_HOST = Host()
+KEPT_UNTIL = "kept_until"
+"""In a node's facts: until when it stays, without new work, because an attempt failed there."""
 
 
 def pool_of(pools: Mapping[str, PoolConfig], name: str) -> PoolConfig:
@@ -77,7 +81,7 @@ def _check_room(store: Store, pool: str, limit: int) -> None:
         )
 
 
-def register(ws: Workspace, node: str, clock: Clock = _CLOCK) -> Node:
+def register(ws: Workspace, node: str, clock: Clock = _CLOCK, host: Host = _HOST) -> Node:
     """Tell the store of this machine; the node is ready if nothing keeps it from training.
 
     A machine with problems is registered with them in its facts, and is not ready.
@@ -96,9 +100,9 @@ def register(ws: Workspace, node: str, clock: Clock = _CLOCK) -> Node:
     gpus, trouble = _gpus()
     if not trouble and 0 < len(gpus) < found.expected_slots and not _is_local(ws, found.pool):
         trouble = f"{found.expected_slots} GPUs were expected and {len(gpus)} are there"
-    problems = check_machine(ws.home, ws.blobs, gpus_missing=trouble)
+    problems = [*check_machine(ws.home, ws.blobs, gpus_missing=trouble), *host.problems()]
     slots = slots_for(gpus, found.expected_slots)
-    facts = _facts(gpus, ws.home, problems)
+    facts = {**_facts(gpus, ws.home, problems), **host.facts()}
 
     def change(record: Node) -> Sequence[Write]:
         return _registered(record, slots, facts, clock.now())
@@ -171,6 +175,45 @@ def begin_leaving(store: Store, node: str, reason: Reason, clock: Clock) -> Node
     return update(store, Node, node, change, clock=clock)
 
 
+def note_notice(store: Store, node: str, reclaim: Reclaim, clock: Clock) -> Node:
+    """Say that the machine will be taken away: from here on the node is draining. Idempotent."""
+
+    def change(record: Node) -> Sequence[Write] | None:
+        if record.gone is not None or record.reclaim_at == reclaim.at:
+            return None
+        now = clock.now()
+        dates = {
+            "noticed": record.noticed or reclaim.heard,
+            "reclaim_at": reclaim.at,
+            "cordoned": record.cordoned or now,
+            "draining": record.draining or now,
+        }
+        changed = record.model_copy(update=dates)
+        return Put(changed), Append(_event(changed, "noticed", reclaim.text, now))
+
+    return update(store, Node, node, change, clock=clock)
+
+
+def note_rebalance(store: Store, node: str, at: float, clock: Clock) -> None:
+    """Say that it was recommended to move away. Nobody does for that alone; it is only told."""
+    found = store.get(Node, node)
+    text = "the machine is at a higher risk of being taken away"
+    store.commit(Append(_event(found, "rebalance", text, at)))
+
+
+def keep(store: Store, node: str, allocation: str, seconds: float, clock: Clock) -> Node:
+    """Give the node no more work, and say until when it stays to be looked at."""
+
+    def change(record: Node) -> Sequence[Write]:
+        now = clock.now()
+        facts = {**record.facts, KEPT_UNTIL: now + seconds}
+        changed = record.model_copy(update={"cordoned": record.cordoned or now, "facts": facts})
+        text = f"kept for {seconds:g} s to be looked at: {allocation} failed"
+        return Put(changed), Append(_event(changed, "kept", text, now))
+
+    return update(store, Node, node, change, clock=clock)
+
+
 def note_problem(store: Store, node: str, problem: str, clock: Clock) -> None:
     """Add to the node's problems. Idempotent."""
 
@@ -195,7 +238,7 @@ def leave(ws: Workspace, node: str, lease: Lease | None, reason: Reason, clock: 
     ends_here = pool is None or isinstance(pool, LocalPool | StaticPool)
 
     def change(record: Node) -> Sequence[Write] | None:
-        if record.gone is not None:
+        if record.gone is not None or (record.terminating is not None and not ends_here):
             return None
         now = clock.now()
         dates = {"draining": record.draining or now, "terminating": record.terminating or now}
