@@ -1,0 +1,97 @@
+"""A gang over several nodes ends with the very bytes of one on a single node, whatever becomes of
+its nodes meanwhile."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from burst.core.model import DrainCause, ExitKind
+from burst.core.states import AllocationState, TrialState
+from tests.exactness.gangs import Cluster, Ended
+
+WHOLE = tuple(range(40))
+
+
+def _run(folder: Path, nodes: int, slots_per_node: int, *marks: str, slots: int = 2) -> Ended:
+    cluster = Cluster(folder, slots_per_node)
+    with cluster.nodes(nodes) as workspace:
+        cluster.submit(slots, marks)
+        ended = cluster.finish(workspace)
+        assert ended.trial.state is TrialState.COMPLETED, ended.trial.failure
+        return ended
+
+
+@pytest.fixture(scope="module")
+def whole(tmp_path_factory: pytest.TempPathFactory) -> Ended:
+    """Two ranks on one node, never interrupted."""
+    ended = _run(tmp_path_factory.mktemp("whole") / "lab", 1, 2)
+    assert ended.trained == WHOLE
+    assert ended.ending.validations
+    return ended
+
+
+@pytest.mark.slow
+def test_paused_and_resumed_two_nodes_end_as_one(tmp_path: Path, whole: Ended) -> None:
+    ended = _run(tmp_path / "lab", 2, 1, "pause-17")
+    assert ended.ending == whole.ending
+    assert ended.trained == WHOLE
+    paused, last = ended.attempts
+    assert paused.exit is not None
+    assert (paused.exit.kind, paused.exit.durable) == (ExitKind.DRAINED, True)
+    assert len(last.ends) == 2
+    assert {ended.logged[rank] >= len(WHOLE) for rank in (0, 1)} == {True}
+    assert last.rendezvous != paused.rendezvous
+
+
+@pytest.mark.slow
+def test_an_agent_that_is_asked_to_end_drains_all_nodes_and_no_batch_is_lost(
+    tmp_path: Path, whole: Ended
+) -> None:
+    ended = _run(tmp_path / "lab", 3, 1, "term-17")
+    assert ended.ending == whole.ending
+    assert ended.trained == WHOLE
+    drained, last = ended.attempts
+    assert drained.drain is not None
+    assert drained.drain.cause is DrainCause.NODE
+    assert {end.kind for end in drained.ends.values()} == {ExitKind.DRAINED}
+    assert drained.exit is not None
+    assert drained.exit.durable
+    assert drained.shares[1].node not in [share.node for share in last.shares]
+
+
+@pytest.mark.slow
+def test_a_node_lost_without_warning_costs_no_more_than_the_interval_and_no_other_node(
+    tmp_path: Path, whole: Ended
+) -> None:
+    ended = _run(tmp_path / "lab", 3, 1, "die-17")
+    assert ended.ending == whole.ending
+    lost, last = ended.attempts
+    assert lost.state is AllocationState.LOST
+    assert last.restored_batches == 10
+    assert ended.trained == (*range(18), *range(10, 40))
+    assert ended.trial.restarts == 0
+    assert last.shares[0].node == lost.shares[0].node or lost.shares[0].node in [
+        share.node for share in last.shares
+    ]
+
+
+@pytest.mark.slow
+def test_a_rank_that_raises_on_the_second_node_is_the_gang_s_why(
+    tmp_path: Path, whole: Ended
+) -> None:
+    ended = _run(tmp_path / "lab", 2, 1, "raise-17")
+    assert ended.ending == whole.ending
+    crashed, _ = ended.attempts
+    node = crashed.shares[1].node
+    assert crashed.exit is not None
+    assert crashed.exit.kind is ExitKind.CRASHED
+    failure = crashed.exit.failure
+    assert failure is not None
+    assert (failure.kind, failure.rank, failure.node) == ("ZeroDivisionError", 1, node)
+    assert f"(rank 1 on {node})" in str(crashed.reason)
+    assert "ganged.py" in failure.traceback
+    assert crashed.ended is not None
+    assert failure.at is not None
+    assert crashed.ended - failure.at < 20, "the other node has waited for something"
