@@ -98,12 +98,18 @@ class Catalog:
         return found
 
     def cached(self) -> tuple[Offer, ...]:
-        """The offers as they were last read, without asking anybody; empty if they never were."""
-        if self._places is None:
-            return ()
-        places = self._places[1]
-        prices = self._prices[1] if self._prices is not None else {}
-        return _offers(self._config, places, prices, self._region(places), self.slots())
+        """The offers as they were last read, without asking anybody. Before that they are guessed
+        from the settings, without prices, and in no zone where the settings name none."""
+        if self._places is not None:
+            places = self._places[1]
+            prices = self._prices[1] if self._prices is not None else {}
+            return _offers(self._config, places, prices, self._region(places), self.slots())
+        return tuple(
+            Offer(market, zone, name, subnet="", slots=1)
+            for market in _markets(self._config)
+            for zone in self._config.zones or ("",)
+            for name in self._config.instance_types
+        )
 
     def scored(self, offers: Sequence[Offer], count: int) -> list[Offer]:
         """Spot offers with AWS's guess of how likely `count` machines of one are to be had in its
@@ -258,9 +264,6 @@ def _offers(
     region: str,
     slots: int,
 ) -> tuple[Offer, ...]:
-    markets: list[str] = [config.market]
-    if config.market == SPOT and config.on_demand_after is not None:
-        markets.append(ON_DEMAND)
     found = []
     for subnet in places.subnets:
         if config.zones and subnet.zone not in config.zones:
@@ -268,7 +271,7 @@ def _offers(
         for name in config.instance_types:
             if (name, subnet.zone) not in places.offered:
                 continue
-            for market in markets:
+            for market in _markets(config):
                 price = (
                     prices.get((name, subnet.zone))
                     if market == SPOT
@@ -276,3 +279,9 @@ def _offers(
                 )
                 found.append(Offer(market, subnet.zone, name, subnet.id, slots, price))
     return tuple(found)
+
+
+def _markets(config: AwsPool) -> tuple[str, ...]:
+    if config.market == SPOT and config.on_demand_after is not None:
+        return (SPOT, ON_DEMAND)
+    return (config.market,)
