@@ -12,11 +12,12 @@ from typing import Any
 
 import pytest
 
+from burst.core.clock import ManualClock
 from burst.core.errors import Conflict, Refused, StoreError, Unauthorized, Unreachable, UsageError
-from burst.core.model import Allocation, Experiment, Lease, Trial
+from burst.core.model import Allocation, Experiment, Lease, Node, Trial
 from burst.core.retrying import Retries, patience
 from burst.core.store.dynamodb import table as table_module
-from burst.core.store.dynamodb.items import event_key, keyed
+from burst.core.store.dynamodb.items import NEW_FOR_S, event_key, key_of, keyed
 from burst.core.store.dynamodb.plan import plan
 from burst.core.store.dynamodb.store import DynamoStore
 from burst.core.store.dynamodb.table import TableUrl
@@ -231,6 +232,43 @@ def test_a_record_that_the_index_still_calls_live_is_left_out(store: DynamoStore
     assert store.live(Trial) == []
 
 
+@pytest.mark.parametrize("record", [examples.node(), examples.allocation()], ids=lambda r: r.kind)
+def test_a_node_or_an_allocation_is_found_before_the_index_shows_it(
+    real: str, record: Node | Allocation
+) -> None:
+    """Or the runner's next pass, a moment later, would ask for one more machine."""
+    clock = ManualClock()
+    with closing(made(real)) as maker:
+        store = DynamoStore(maker.url, _HASTY, clock.now)
+        store.commit(Put(record), Append(examples.event()))
+        item = store.table.get(key_of(record))
+        assert item is not None
+        hidden = {name: value for name, value in item.items() if name not in ("live", "live_at")}
+        table = store.table.where.name
+        store.table.call(lambda client: client.put_item(TableName=table, Item=hidden))
+        for ahead in (0.0, 60.0, -300.0):
+            off = ManualClock(clock.now() + ahead)
+            reader = DynamoStore(maker.url, _HASTY, off.now)
+            assert [found.id for found in reader.live(type(record))] == [record.id]
+            assert [found.id for found in reader.live(type(record), record.pool)] == [record.id]
+            assert reader.live(type(record), "another") == []
+        clock.advance(NEW_FOR_S + 1)
+        assert store.live(type(record)) == []
+        store.table.call(lambda client: client.put_item(TableName=table, Item=item))
+        assert [found.id for found in store.live(type(record))] == [record.id]
+
+
+def test_what_is_told_of_new_records_is_forgotten_by_the_table(store: DynamoStore) -> None:
+    store.commit(Put(examples.node()))
+    store.commit(Put(examples.node(version=1, ready=examples.NOW)))
+    table = store.table.where.name
+    told = store.table.call(lambda client: client.scan(TableName=table))["Items"]
+    (news,) = [item for item in told if item["pk"]["S"] == "new/node"]
+    assert float(news["expires"]["N"]) > time.time()
+    described = store.table.call(lambda client: client.describe_time_to_live(TableName=table))
+    assert described["TimeToLiveDescription"]["AttributeName"] == "expires"
+
+
 def test_a_finished_trial_is_in_no_index(store: DynamoStore) -> None:
     store.commit(Put(examples.trial()))
     store.commit(*_done(store))
@@ -284,7 +322,7 @@ def test_a_commit_that_dynamodb_would_refuse_for_its_size_is_a_defect(store: Dyn
     with pytest.raises(ValueError, match="in one commit"):
         store.commit(*large)
     many = [Put(examples.allocation(id=f"alloc-1m3k9zq4w{n:02d}")) for n in range(60)]
-    with pytest.raises(ValueError, match="120 actions"):
+    with pytest.raises(ValueError, match="121 actions"):
         store.commit(*many)
     assert store.children(Allocation, TRIAL) == []
 
@@ -296,7 +334,7 @@ def test_a_parent_that_the_id_denies_is_a_defect(store: DynamoStore) -> None:
 
 def test_what_was_written_by_another_is_no_commit_of_ones_own() -> None:
     """A version that is met because an answer got lost, and one that another has written."""
-    planned = plan([Put(examples.trial(version=1))], "mine")
+    planned = plan([Put(examples.trial(version=1))], "mine", examples.NOW)
     met = {"version": {"N": "2"}, "commit": {"S": "mine"}}
     assert planned.is_own([met])
     met["commit"]["S"] = "another's"

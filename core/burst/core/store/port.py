@@ -107,7 +107,11 @@ class Store(Protocol):
 
     def live(self, kind: type[R], pool: str | None = None) -> list[R]:
         """The live records of `kind`, of one pool or of all, by id. Never claim from it: an
-        adapter may read an index that lags; re-read or rely on the version when writing."""
+        adapter may read an index that lags; re-read or rely on the version when writing.
+
+        A node or an allocation that was committed is there at once, so that nobody who has seen
+        what else its commit wrote plans without it.
+        """
         ...
 
     def commit(self, *writes: Write) -> None:

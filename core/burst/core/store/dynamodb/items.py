@@ -6,6 +6,7 @@
     metrics/<trial>      <group>/<attempt>/<sequence>  a metric chunk
     events/<experiment>  <sequence>                    an event
     events               next                          how many events there are
+    new/<kind>           <time>/<commit>               the keys of nodes or allocations just made
 
 Two indexes are sparse: `live` has the keys of live records by kind, `feed` has all events by
 sequence. Both lag behind the table.
@@ -13,10 +14,10 @@ sequence. Both lag behind the table.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
-from burst.core.model import Event, MetricChunk, Record, Trial
+from burst.core.model import Allocation, Event, MetricChunk, Node, Record, Trial
 from burst.core.store import codec
 from burst.core.store.checks import cursor_of
 
@@ -25,6 +26,14 @@ Key = tuple[str, str]
 
 LIVE, FEED = "live", "feed"
 COUNTER: Key = ("events", "next")
+ANNOUNCED: tuple[type[Record], ...] = (Node, Allocation)
+"""Kinds of which a new record must be seen before the index shows it: whoever plans with one
+missing takes its slots once more, or asks for its machine once more."""
+NEW_FOR_S = 360.0
+"""How long a new record is found without the index: a minute for that to show it, and five by
+which the clocks of two machines may differ."""
+EXPIRES = "expires"
+_FORGET_S = 24 * 3600.0
 _DIGITS = 10
 
 
@@ -83,6 +92,30 @@ def record_item(record: Record, commit: str) -> Item:
         item["live"] = text(record.kind)
         item["live_at"] = text(live_at(record.pool_name, record.id))
     return item
+
+
+def news_item(kind: type[Record], keys: Sequence[Key], now: float, commit: str) -> Item:
+    """Tells of records that `commit` has made; the table forgets it after a day."""
+    flat = [text(part) for key in keys for part in key]
+    return keyed(
+        (news_of(kind), f"{news_from(now)}/{commit}"),
+        keys={"L": flat},
+        **{EXPIRES: number(int(now + _FORGET_S))},
+    )
+
+
+def news_of(kind: type[Record]) -> str:
+    return f"new/{kind.kind}"
+
+
+def news_from(at: float) -> str:
+    """Less than the sort keys of what was made after `at`."""
+    return f"{max(0.0, at):014.3f}"
+
+
+def keys_told(item: Mapping[str, Any]) -> list[Key]:
+    flat = [str(part["S"]) for part in item["keys"]["L"]]
+    return list(zip(flat[::2], flat[1::2], strict=True))
 
 
 def live_at(pool: str, id: str) -> str:

@@ -11,6 +11,7 @@ from burst.core.model import Event, Record, Trial
 from burst.core.store import codec
 from burst.core.store.checks import conflict, fenced
 from burst.core.store.dynamodb.items import (
+    ANNOUNCED,
     COUNTER,
     Item,
     Key,
@@ -19,6 +20,7 @@ from burst.core.store.dynamodb.items import (
     home_of,
     key_of,
     keyed,
+    news_item,
     number,
     pointer_of,
     record_item,
@@ -97,7 +99,7 @@ class Plan:
         return any(item.get("commit", {}).get("S") == self.commit for item in met if item)
 
 
-def plan(writes: Sequence[Write], commit: str) -> Plan:
+def plan(writes: Sequence[Write], commit: str, now: float) -> Plan:
     guards: dict[Key, _Guarded] = {}
     others: dict[Key, Item] = {}
     puts: dict[Key, Item] = {}
@@ -122,6 +124,7 @@ def plan(writes: Sequence[Write], commit: str) -> Plan:
                         "ExpressionAttributeValues": body,
                     }
                 }
+    others |= _news(writes, commit, now)
     actions = [_guarded(key, guard, puts.get(key)) for key, guard in guards.items()]
     events = tuple(write.event for write in writes if isinstance(write, Append))
     return Plan(
@@ -169,6 +172,17 @@ def _pointer(write: Put | Delete) -> dict[Key, Item]:
     return {key: {"Put": {"Item": keyed(key, parent=text(record.parent))}}}
 
 
+def _news(writes: Sequence[Write], commit: str, now: float) -> dict[Key, Item]:
+    """What lets new records be found that the index does not show yet."""
+    made: dict[type[Record], list[Key]] = {}
+    for write in writes:
+        record = write.record if isinstance(write, Put) else None
+        if isinstance(record, ANNOUNCED) and record.live and not record.version:
+            made.setdefault(type(record), []).append(key_of(record))
+    items = [news_item(kind, keys, now, commit) for kind, keys in made.items()]
+    return {(item["pk"]["S"], item["sk"]["S"]): {"Put": {"Item": item}} for item in items}
+
+
 def _count(before: int, more: int, commit: str) -> Item:
     """Let there be more events, if there were so many."""
     return {
@@ -196,4 +210,8 @@ def _size(action: Item) -> int:
     """Bytes, nearly."""
     of = next(iter(action.values()))
     values = {**of.get("Item", {}), **of.get("ExpressionAttributeValues", {})}
-    return sum(len(value) for each in values.values() for value in each.values())
+    return sum(
+        len(value) if isinstance(value, str | bytes) else 64 * len(value)
+        for each in values.values()
+        for value in each.values()
+    )

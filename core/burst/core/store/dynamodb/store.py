@@ -4,15 +4,17 @@ Every commit is one transaction. Events have one order, so each commit that has 
 them: two such commits at once make one of them be tried again.
 
 Reading costs what is read, and is consistent, but for what the indexes find: `live` reads each
-record that the index names from the table, and `events` of all experiments stops where one is
-missing that the index has not taken in yet. A list is several reads for DynamoDB: it may show a
-part of a commit that happens meanwhile, which whoever writes finds out by the versions.
+record that the index names from the table, besides nodes and allocations made in the last minutes;
+`events` of all experiments stops where one is missing that the index has not taken in yet. A list
+is several reads for DynamoDB: it may show a part of a commit that happens meanwhile, which whoever
+writes finds out by the versions.
 """
 
 from __future__ import annotations
 
+import time
 import uuid
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from itertools import islice
 from typing import Any, TypeVar
 
@@ -23,7 +25,7 @@ from burst.core.retrying import Retries
 from burst.core.store import codec
 from burst.core.store.checks import check_writes, cursor_of, sequence_of
 from burst.core.store.dynamodb import items
-from burst.core.store.dynamodb.items import COUNTER, FEED, LIVE, Item, text
+from burst.core.store.dynamodb.items import COUNTER, FEED, LIVE, Item, Key, text
 from burst.core.store.dynamodb.plan import Plan, counted, plan
 from burst.core.store.dynamodb.table import Table, TableUrl, equal
 from burst.core.store.port import EventPage, Write
@@ -38,7 +40,9 @@ _COLLISION_S = 0.02
 class DynamoStore:
     """Safe for threads, processes, machines, and across `fork`."""
 
-    def __init__(self, url: str, retries: Retries = _RETRIES) -> None:
+    def __init__(
+        self, url: str, retries: Retries = _RETRIES, now: Callable[[], float] = time.time
+    ) -> None:
         """Opens `dynamodb://table?region=…&endpoint_url=…`; connects at the first call.
 
         Raises:
@@ -46,6 +50,7 @@ class DynamoStore:
         """
         self.table = Table(TableUrl.parse(url), retries)
         self._retries = retries
+        self._now = now
         self._events: int | None = None
         """How many there were when it was last heard."""
 
@@ -97,8 +102,10 @@ class DynamoStore:
             condition += " AND begins_with(live_at, :pool)"
             values[":pool"] = text(items.live_at(pool, ""))
         named = self.table.query(condition, values, IndexName=LIVE)
-        keys = [(item["pk"]["S"], item["sk"]["S"]) for item in named]
-        bodies = map(items.body_of, self.table.get_many(keys))
+        keys = {(item["pk"]["S"], item["sk"]["S"]): None for item in named}
+        if kind in items.ANNOUNCED:
+            keys |= dict.fromkeys(self._new(kind))
+        bodies = map(items.body_of, self.table.get_many(list(keys)))
         records = [codec.decode_record(kind, body) for body in bodies]
         return sorted(
             (each for each in records if each.live and pool in (None, each.pool_name)),
@@ -109,7 +116,7 @@ class DynamoStore:
         check_writes(writes)
         if not writes:
             return
-        self._commit(plan(writes, uuid.uuid4().hex))
+        self._commit(plan(writes, uuid.uuid4().hex, self._now()))
 
     def metrics(self, trial: str, group: str | None = None) -> list[MetricChunk]:
         condition, values = equal("pk", f"metrics/{trial}")
@@ -153,6 +160,14 @@ class DynamoStore:
             self._events = counted(met[len(planned.actions)])
             collisions += 1
             self._retries.sleep(chance.random() * _COLLISION_S * min(collisions, 10))
+
+    def _new(self, kind: type[Record]) -> Iterator[Key]:
+        """The keys of records made lately, which the index may not show yet."""
+        condition, values = equal("pk", items.news_of(kind))
+        values[":since"] = text(items.news_from(self._now() - items.NEW_FOR_S))
+        condition += " AND sk > :since"
+        for item in self.table.query(condition, values, ConsistentRead=True):
+            yield from items.keys_told(item)
 
     def _sequence(self) -> int:
         if self._events is None:

@@ -12,7 +12,7 @@ from urllib.parse import parse_qsl
 
 from burst.core.errors import Unauthorized, UsageError
 from burst.core.retrying import Passing, Retries
-from burst.core.store.dynamodb.items import Item, Key, keyed, table_schema, text
+from burst.core.store.dynamodb.items import EXPIRES, Item, Key, keyed, table_schema, text
 from burst.core.store.dynamodb.words import no_answer, told
 
 T = TypeVar("T")
@@ -125,7 +125,12 @@ class Table:
             except ClientError as error:
                 if error.response["Error"]["Code"] != "ResourceInUseException":
                     raise
+                return
             client.get_waiter("table_exists").wait(TableName=self.where.name)
+            client.update_time_to_live(
+                TableName=self.where.name,
+                TimeToLiveSpecification={"Enabled": True, "AttributeName": EXPIRES},
+            )
 
         self.call(make)
 
