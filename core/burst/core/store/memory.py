@@ -6,6 +6,7 @@ import itertools
 import threading
 from bisect import bisect_left, bisect_right, insort
 from collections import defaultdict
+from collections.abc import Iterable
 from typing import TypeVar
 from weakref import WeakValueDictionary
 
@@ -63,6 +64,10 @@ class MemoryStore:
         if record is None:
             raise NotFound(f"no {kind.kind} {id}")
         return record
+
+    def find_many(self, kind: type[R], ids: Iterable[str]) -> dict[str, R]:
+        found = {id: self.find(kind, id) for id in ids}
+        return {id: record for id, record in found.items() if record is not None}
 
     def children(
         self,

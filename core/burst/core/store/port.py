@@ -8,6 +8,7 @@ conditional on a version, up to `MAX_WRITES` of them are atomic together, no rec
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Protocol, TypeVar
 
@@ -88,6 +89,11 @@ class Store(Protocol):
         Raises:
             NotFound: if there is none.
         """
+        ...
+
+    def find_many(self, kind: type[R], ids: Iterable[str]) -> dict[str, R]:
+        """The records that are there, each read consistently, by id: in few requests, where `find`
+        takes one for each."""
         ...
 
     def children(

@@ -8,7 +8,9 @@ can take of it is after the newest checkpoint and will be trained again.
 
 from __future__ import annotations
 
+import json
 import sqlite3
+from collections.abc import Iterable
 from pathlib import Path
 from typing import TypeVar
 
@@ -56,6 +58,11 @@ class SqliteStore:
         if record is None:
             raise NotFound(f"no {kind.kind} {id}")
         return record
+
+    def find_many(self, kind: type[R], ids: Iterable[str]) -> dict[str, R]:
+        sql = "SELECT id, body FROM records WHERE kind = ? AND id IN (SELECT value FROM json_each(?))"
+        rows = self._file.read(sql, kind.kind, json.dumps(list(ids)))
+        return {id: codec.decode_record(kind, body) for id, body in rows}
 
     def children(
         self,

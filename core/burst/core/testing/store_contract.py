@@ -158,6 +158,21 @@ class RecordContract:
             store.commit(Put(large), Put(examples.trial()))
         assert store.find(Trial, TRIAL) is None
 
+    def test_many_are_found_by_id_and_what_is_not_there_is_left_out(self, store: Store) -> None:
+        nodes = [f"node-1m3k9zq4w{number:02d}" for number in range(110)]
+        for first in (0, 55):
+            store.commit(*(Put(examples.node(id=id)) for id in nodes[first : first + 55]))
+        store.commit(Put(examples.allocation()), Put(examples.trial()))
+        wanted = [*nodes, nodes[0], "node-1m3k9zq4wzz"]
+        found = store.find_many(Node, wanted)
+        assert found == {id: store.get(Node, id) for id in nodes}
+        one = examples.allocation().id
+        assert store.find_many(Allocation, [one, "alloc-1m3k9zq4wzz"]) == {
+            one: store.get(Allocation, one)
+        }
+        assert store.find_many(Trial, iter([TRIAL])) == {TRIAL: store.get(Trial, TRIAL)}
+        assert store.find_many(Trial, []) == store.find_many(Node, [TRIAL]) == {}
+
 
 class CommitContract:
     """Commits: several writes, all or none, under fences."""

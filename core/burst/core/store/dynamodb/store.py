@@ -14,7 +14,7 @@ from __future__ import annotations
 
 import time
 import uuid
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from itertools import islice
 from typing import Any, TypeVar
 
@@ -73,6 +73,15 @@ class DynamoStore:
         if record is None:
             raise NotFound(f"no {kind.kind} {id}")
         return record
+
+    def find_many(self, kind: type[R], ids: Iterable[str]) -> dict[str, R]:
+        homes = {id: items.home_of(kind, id) for id in ids}
+        notes = [items.pointer_of(kind, id) for id, home in homes.items() if home is None]
+        for note in self.table.get_many([key for key in notes if key is not None]):
+            homes[note["sk"]["S"]] = items.partition_of(kind, note["parent"]["S"])
+        found = self.table.get_many([(home, id) for id, home in homes.items() if home is not None])
+        records = [codec.decode_record(kind, items.body_of(item)) for item in found]
+        return {record.id: record for record in records}
 
     def children(
         self,
