@@ -60,7 +60,8 @@ class SqliteStore:
         return record
 
     def find_many(self, kind: type[R], ids: Iterable[str]) -> dict[str, R]:
-        sql = "SELECT id, body FROM records WHERE kind = ? AND id IN (SELECT value FROM json_each(?))"
+        wanted = "SELECT value FROM json_each(?)"
+        sql = f"SELECT id, body FROM records WHERE kind = ? AND id IN ({wanted})"
         rows = self._file.read(sql, kind.kind, json.dumps(list(ids)))
         return {id: codec.decode_record(kind, body) for id, body in rows}
 

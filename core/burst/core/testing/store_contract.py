@@ -171,7 +171,8 @@ class RecordContract:
             one: store.get(Allocation, one)
         }
         assert store.find_many(Trial, iter([TRIAL])) == {TRIAL: store.get(Trial, TRIAL)}
-        assert store.find_many(Trial, []) == store.find_many(Node, [TRIAL]) == {}
+        assert store.find_many(Trial, []) == {}
+        assert store.find_many(Node, [TRIAL]) == {}
 
 
 class CommitContract:
