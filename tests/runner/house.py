@@ -143,7 +143,7 @@ class House:
 
     def agents(self) -> None:
         for node in self.store.live(Node):
-            alive = self.pool.machines.get(node.id) is Liveness.ALIVE
+            alive = self.pool.made.get(node.id) is Liveness.ALIVE
             if alive and node.id not in self.silent:
                 self._agent(node)
 

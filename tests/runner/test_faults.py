@@ -19,7 +19,7 @@ from burst.core.store.port import Store, Write
 from burst.core.workspace import Workspace
 from burst.runner.commands import pause, resume
 from burst.runner.pools.fake import FakePool
-from burst.runner.pools.port import Liveness
+from burst.runner.pools.port import Launched, Machine
 from burst.runner.reconcile import make_context, reconcile
 from burst.runner.reconcile.allocations import lose_allocations
 from burst.runner.reconcile.context import View
@@ -67,23 +67,24 @@ class FaultyStore:
 
 
 class FaultyPool:
-    """A pool whose calls count down."""
+    """A pool whose calls that change something count down."""
 
     def __init__(self, pool: FakePool, countdown: Countdown) -> None:
         self._pool = pool
         self._countdown = countdown
-        self.name = pool.name
-        self.limits = pool.limits
 
-    def launch(self, node: Node) -> Node:
-        started: Node = self._countdown.act(lambda: self._pool.launch(node))
-        return started
+    def launch(self, nodes: Sequence[Node]) -> Launched:
+        launched: Launched = self._countdown.act(lambda: self._pool.launch(nodes))
+        return launched
 
     def terminate(self, node: Node) -> None:
         self._countdown.act(lambda: self._pool.terminate(node))
 
-    def observe(self, nodes: Sequence[Node]) -> dict[str, Liveness]:
-        return self._pool.observe(nodes)
+    def end(self, machine: Machine) -> None:
+        self._countdown.act(lambda: self._pool.end(machine))
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._pool, name)
 
 
 def script(trial: Trial, allocation: Allocation, ran: float) -> Exit | str | None:
@@ -172,8 +173,8 @@ def test_a_runner_that_ends_at_any_act_changes_nothing(
         points += 1
         assert effects(house) == undisturbed, f"ended at act {point}"
         launched = Counter(id for what, id in house.pool.calls if what == "launch")
-        assert set(launched) <= set(house.pool.machines)
-        assert len(house.pool.machines) <= 5, "machines were started for nothing"
+        assert set(launched) <= set(house.pool.made)
+        assert len(house.pool.made) <= 5, "machines were started for nothing"
     assert points > 20
 
 

@@ -19,16 +19,16 @@ from burst.core.config.cluster import StaticPool as StaticPoolConfig
 from burst.core.errors import Refused
 from burst.core.ids import new_id
 from burst.core.launch import ALLOCATION_VARIABLE
-from burst.core.model import Node
+from burst.core.model import Node, Supply
 from burst.core.store.port import Put
 from burst.core.workspace import Workspace, open_workspace
 from burst.runner.pools import open_pools
 from burst.runner.pools.fake import FakePool
 from burst.runner.pools.local import NODE_VARIABLE, SLOTS_VARIABLE, LocalPool
 from burst.runner.pools.open import limits_of
-from burst.runner.pools.port import Liveness, Pool
+from burst.runner.pools.port import Launched, Liveness, Pool
 from burst.runner.pools.static import StaticPool
-from burst.runner.testing.pool_contract import PoolContract
+from burst.runner.testing.pool_contract import PoolContract, launched
 
 CLOCK = SystemClock()
 
@@ -36,6 +36,10 @@ CLOCK = SystemClock()
 def a_node(pool: str = "local", **fields: Any) -> Node:
     made = Node(id=new_id("node", CLOCK), pool=pool, expected_slots=1, requested=CLOCK.now())
     return made.model_copy(update=fields)
+
+
+def ask(pool: Pool) -> Any:
+    return pool.ask(1, whole=False, beside=None, supply=Supply(id=pool.name), now=0.0)
 
 
 class TestFakePool(PoolContract):
@@ -74,18 +78,20 @@ class TestLocalPool(PoolContract):
     def test_a_machine_has_one_agent_a_pool(
         self, pools: Callable[[], Pool], intend: Callable[[], Node]
     ) -> None:
-        first = pools().launch(intend())
-        with pytest.raises(Refused, match=first.id):
-            pools().launch(intend())
+        first = launched(pools(), intend())
+        second = pools().launch([intend()])
+        assert not second.nodes
+        (refusal,) = second.refusals.values()
+        assert first.id in refusal.text
         pools().terminate(first)
 
     def test_a_launch_whose_answer_was_lost_is_adopted(
         self, ws: Workspace, pools: Callable[[], Pool], intend: Callable[[], Node]
     ) -> None:
         intent = intend()
-        first = pools().launch(intent)
+        first = launched(pools(), intent)
         (ws.home / "nodes" / intent.id / "agent.json").unlink()
-        again = pools().launch(intent)
+        again = launched(pools(), intent)
         assert again.handle["pid"] == first.handle["pid"]
         pools().terminate(again)
 
@@ -182,7 +188,8 @@ def test_a_static_pool_starts_nothing_and_knows_nothing() -> None:
     pool = StaticPool("onprem", StaticPoolConfig(slots_per_node=8, max_nodes=2))
     node = a_node("onprem")
     with pytest.raises(Refused, match="onprem"):
-        pool.launch(node)
+        ask(pool)
+    assert pool.launch([node]) == Launched()
     assert pool.observe([node]) == {node.id: Liveness.UNKNOWN}
     pool.terminate(node)
 
@@ -200,5 +207,5 @@ def test_pools_of_later_kinds_are_opened_and_refuse_when_used(tmp_path: Path) ->
     pools = open_pools(Workspace(ws.home, cluster, ws.store, ws.blobs))
     assert list(limits_of(cluster, pools)) == ["local"]
     with pytest.raises(Refused, match="kind slurm") as caught:
-        pools["hpc"].launch(a_node("hpc"))
+        ask(pools["hpc"])
     assert "not acted on yet" in caught.value.why

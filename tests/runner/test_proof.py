@@ -105,7 +105,7 @@ class TwoPools(House):
     def agents(self) -> None:
         for node in self.store.live(Node):
             self.pool = self.spot if node.pool == "spot" else self.home
-            if self.pool.machines.get(node.id) == "alive":
+            if self.pool.made.get(node.id) == "alive":
                 self._agent(node)
 
     def first(self) -> Trial:

@@ -142,6 +142,7 @@ class Node(Record):
     terminating: float | None = None
     gone: float | None = None
     gone_reason: Reason | None = None
+    """Why it is gone, or has to go."""
     noticed: float | None = None
     """When its agent heard that the machine will be taken away."""
     reclaim_at: float | None = None

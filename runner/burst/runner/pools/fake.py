@@ -6,12 +6,12 @@ the same intent may be sent to it any number of times.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 from burst.core.clock import Clock
-from burst.core.errors import Refused
-from burst.core.model import Node
-from burst.runner.pools.port import Limits, Liveness
+from burst.core.model import Json, Node, Refusal, RefusalKind, Supply
+from burst.runner.pools.port import Launched, Limits, Liveness, Machine
+from burst.runner.supply import EVERY_OFFER, closed_until
 
 
 class FakePool:
@@ -22,43 +22,80 @@ class FakePool:
     ) -> None:
         self.name = name
         self.limits = Limits(slots_per_node, max_nodes)
+        self.look_every = 0.0
+        self.look_every = 0.0
         self.calls: list[tuple[str, str]] = []
         """What was asked, as (what, node id)."""
-        self.machines: dict[str, Liveness] = {}
+        self.made: dict[str, Liveness] = {}
         """By node id; a machine stays here, dead, after its end."""
         self.refusal = ""
         """If set, launches are refused with these words."""
         self.unclear = False
         """Whether `observe` cannot tell."""
         self._clock = clock
+        self._launches: dict[str, tuple[str, float]] = {}
 
     @property
     def alive(self) -> list[str]:
-        return sorted(id for id, state in self.machines.items() if state is Liveness.ALIVE)
+        return sorted(id for id, state in self.made.items() if state is Liveness.ALIVE)
 
-    def launch(self, node: Node) -> Node:
-        self.calls.append(("launch", node.id))
-        if node.id not in self.machines:
-            if self.refusal:
-                raise Refused(f"pool {self.name} said no", why=self.refusal)
-            if len(self.alive) >= self.limits.max_nodes:
-                raise Refused(
-                    f"pool {self.name} is full", why=f"it has {len(self.alive)} machines"
-                )
-            self.machines[node.id] = Liveness.ALIVE
-        handle = {"machine": node.id}
-        return node.model_copy(update={"launched": self._clock.now(), "handle": handle})
+    def closed_until(self, supply: Supply, now: float) -> float | None:
+        return closed_until(supply, now)
+
+    def ask(
+        self, count: int, *, whole: bool, beside: Node | None, supply: Supply, now: float
+    ) -> Mapping[str, Json]:
+        return {"count": count, "cell": beside.cell if beside is not None else ""}
+
+    def launch(self, nodes: Sequence[Node]) -> Launched:
+        started, refusals = [], {}
+        for node in nodes:
+            self.calls.append(("launch", node.id))
+            if node.id not in self.made:
+                full = len(self.alive) >= self.limits.max_nodes
+                why = self.refusal or (f"it has {len(self.alive)} machines" if full else "")
+                if why:
+                    refusals[EVERY_OFFER] = self._refusal(why)
+                    continue
+                self.make(node.id, node.launch)
+            found = {"launched": self._clock.now(), "handle": {"machine": node.id}}
+            started.append(node.model_copy(update=found))
+        return Launched(tuple(started), refusals)
 
     def observe(self, nodes: Sequence[Node]) -> dict[str, Liveness]:
         if self.unclear:
             return {node.id: Liveness.UNKNOWN for node in nodes}
-        return {node.id: self.machines.get(node.id, Liveness.DEAD) for node in nodes}
+        return {node.id: self.made.get(node.id, Liveness.DEAD) for node in nodes}
 
     def terminate(self, node: Node) -> None:
         self.calls.append(("terminate", node.id))
         self.die(node.id)
 
+    def machines(self) -> Sequence[Machine]:
+        found = []
+        for id in self.alive:
+            launch, made = self._launches[id]
+            age = self._clock.now() - made
+            found.append(Machine(id, launch, Liveness.ALIVE, age, {"machine": id}))
+        return found
+
+    def end(self, machine: Machine) -> None:
+        self.calls.append(("end", machine.id))
+        self.die(machine.id)
+
+    def console(self, node: Node) -> str:
+        return f"the console of {node.id}" if node.id in self.made else ""
+
+    def make(self, id: str, launch: str) -> None:
+        """A machine comes to be, whether or not anybody has a record of it."""
+        self.made[id] = Liveness.ALIVE
+        self._launches[id] = (launch, self._clock.now())
+
     def die(self, node: str) -> None:
         """The machine ends, whoever did it."""
-        if node in self.machines:
-            self.machines[node] = Liveness.DEAD
+        if node in self.made:
+            self.made[node] = Liveness.DEAD
+
+    def _refusal(self, why: str) -> Refusal:
+        now, text = self._clock.now(), f"pool {self.name} said no ({why})"
+        return Refusal(kind=RefusalKind.BUG, code="failed", text=text, at=now, until=now + 3.0)

@@ -25,15 +25,17 @@ from burst.core.clock import Clock, SystemClock
 from burst.core.config.cluster import LocalPool as LocalPoolConfig
 from burst.core.errors import Refused
 from burst.core.launch import ALLOCATION_VARIABLE
-from burst.core.model import Json, Node
+from burst.core.model import Json, Node, Refusal, RefusalKind, Supply
 from burst.runner.agent.machine import default_slots
 from burst.runner.agent.site import nodes_folder
-from burst.runner.pools.port import Limits, Liveness
+from burst.runner.pools.port import Launched, Limits, Liveness, Machine
+from burst.runner.supply import EVERY_OFFER, closed_until
 
 NODE_VARIABLE = "BURST_NODE"
 """In the environment of a local agent and all that it starts: the node's id."""
 SLOTS_VARIABLE = "BURST_LOCAL_SLOTS"
 _SAME_START_S = 1.0
+_RETRY_S = 3.0
 _END_WITHIN_S = 10.0
 _LEAVE_WITHIN_S = 3.0
 """How long an agent that has said goodbye may take to end."""
@@ -75,7 +77,42 @@ class LocalPool:
             self._slots = self._config.slots or given or default_slots()
         return Limits(slots_per_node=self._slots, max_nodes=1)
 
-    def launch(self, node: Node) -> Node:
+    @property
+    def look_every(self) -> float:
+        return 0.0
+
+    def closed_until(self, supply: Supply, now: float) -> float | None:
+        return closed_until(supply, now)
+
+    def ask(
+        self, count: int, *, whole: bool, beside: Node | None, supply: Supply, now: float
+    ) -> Mapping[str, Json]:
+        return {}
+
+    def launch(self, nodes: Sequence[Node]) -> Launched:
+        """The agent of the first node; a machine has no place for others."""
+        try:
+            return Launched(tuple(self._launch(node) for node in nodes[:1]))
+        except Refused as refused:
+            now = self._clock.now()
+            text = refused.what + (f" ({refused.why})" if refused.why else "")
+            refusal = Refusal(
+                kind=RefusalKind.BUG, code="failed", text=text, at=now, until=now + _RETRY_S
+            )
+            return Launched(refusals={EVERY_OFFER: refusal})
+
+    def machines(self) -> Sequence[Machine]:
+        return ()
+
+    def end(self, machine: Machine) -> None:
+        """Nothing here runs without a record."""
+
+    def console(self, node: Node) -> str:
+        """Where the agent's log is: it lies on this machine."""
+        path = node.handle.get("log", "")
+        return f"see {path}" if path else ""
+
+    def _launch(self, node: Node) -> Node:
         folder = nodes_folder(self._home)
         folder.mkdir(parents=True, exist_ok=True)
         with _locked(folder / f"{self.name}.lock"):

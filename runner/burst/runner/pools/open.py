@@ -3,16 +3,16 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Mapping, Sequence
 
 from burst.core.config.cluster import ClusterConfig
 from burst.core.config.cluster import LocalPool as LocalPoolConfig
 from burst.core.config.cluster import StaticPool as StaticPoolConfig
 from burst.core.errors import Refused
-from burst.core.model import Allocation, Node
+from burst.core.model import Allocation, Json, Node, Supply
 from burst.core.workspace import Workspace
 from burst.runner.pools.local import LocalPool
-from burst.runner.pools.port import Limits, Liveness, Pool
+from burst.runner.pools.port import Launched, Limits, Liveness, Machine, Pool
 from burst.runner.pools.static import StaticPool
 
 
@@ -54,16 +54,34 @@ class LaterPool:
         self.name = name
         self.kind = kind
         self.limits = Limits(slots_per_node=1, max_nodes=0)
+        self.look_every = 0.0
 
-    def launch(self, node: Node) -> Node:
+    def closed_until(self, supply: Supply, now: float) -> float | None:
+        return None
+
+    def ask(
+        self, count: int, *, whole: bool, beside: Node | None, supply: Supply, now: float
+    ) -> Mapping[str, Json]:
         raise Refused(
             f"pool {self.name} cannot be used yet",
             why=f"pools of kind {self.kind} are accepted in burst.yaml, but not acted on yet",
             mend="use a pool of kind local or static",
         )
 
+    def launch(self, nodes: Sequence[Node]) -> Launched:
+        return Launched()
+
     def observe(self, nodes: Sequence[Node]) -> dict[str, Liveness]:
         return {node.id: Liveness.UNKNOWN for node in nodes}
 
     def terminate(self, node: Node) -> None:
         """There is nothing that could run."""
+
+    def machines(self) -> Sequence[Machine]:
+        return ()
+
+    def end(self, machine: Machine) -> None:
+        """There is nothing that could run."""
+
+    def console(self, node: Node) -> str:
+        return ""

@@ -26,6 +26,8 @@ class Limits:
     max_nodes: int
     boot_within: float = 120.0
     """Seconds from its launch within which a node's agent registers, or the node is given up."""
+    costs: bool = False
+    """Whether its machines are paid for as long as they run."""
 
 
 @dataclass(frozen=True)

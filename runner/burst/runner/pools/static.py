@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 from burst.core.config.cluster import StaticPool as StaticPoolConfig
 from burst.core.errors import Refused
-from burst.core.model import Node
-from burst.runner.pools.port import Limits, Liveness
+from burst.core.model import Json, Node, Supply
+from burst.runner.pools.port import Launched, Limits, Liveness, Machine
 
 
 class StaticPool:
@@ -16,16 +16,34 @@ class StaticPool:
     def __init__(self, name: str, config: StaticPoolConfig) -> None:
         self.name = name
         self.limits = Limits(config.slots_per_node, config.max_nodes)
+        self.look_every = 0.0
 
-    def launch(self, node: Node) -> Node:
+    def closed_until(self, supply: Supply, now: float) -> float | None:
+        return None
+
+    def ask(
+        self, count: int, *, whole: bool, beside: Node | None, supply: Supply, now: float
+    ) -> Mapping[str, Json]:
         raise Refused(
             f"pool {self.name} starts no machines",
             why="its machines join by themselves",
             mend=f"start `burst agent --pool {self.name}` on one",
         )
 
+    def launch(self, nodes: Sequence[Node]) -> Launched:
+        return Launched()
+
     def observe(self, nodes: Sequence[Node]) -> dict[str, Liveness]:
         return {node.id: Liveness.UNKNOWN for node in nodes}
 
     def terminate(self, node: Node) -> None:
         """Its agent ends its work by itself when its lease is over; the machine stays."""
+
+    def machines(self) -> Sequence[Machine]:
+        return ()
+
+    def end(self, machine: Machine) -> None:
+        """No machine here is burst's to end."""
+
+    def console(self, node: Node) -> str:
+        return ""

@@ -11,11 +11,11 @@ from pydantic import ValidationError
 from burst.core.clock import Clock
 from burst.core.config.cluster import ClusterConfig
 from burst.core.errors import BurstError, Conflict, NotFound
-from burst.core.model import Allocation, Experiment, Lease, Node, Trial
+from burst.core.model import Allocation, Experiment, Node, Supply, Trial
 from burst.core.store.port import Store, Write
 from burst.core.workspace import Workspace
 from burst.runner.enforce import config_of
-from burst.runner.pools.port import Pool
+from burst.runner.pools.port import Liveness, Pool
 from burst.runner.reconcile.observer import Observer
 
 log = logging.getLogger("burst.runner.reconcile")
@@ -29,8 +29,8 @@ class View:
     allocations that lacks one has an old version of its node too, and does not get it written.
     """
 
-    guards: Mapping[str, Lease]
-    """By pool: the record whose version gives the right to launch."""
+    supplies: Mapping[str, Supply]
+    """By pool: its book, whose version gives the right to launch."""
     nodes: Sequence[Node]
     allocations: Sequence[Allocation]
     trials: Sequence[Trial]
@@ -38,9 +38,9 @@ class View:
 
     @classmethod
     def read(cls, store: Store, pools: Mapping[str, Pool]) -> View:
-        guards = {name: _guard(store, name) for name in pools}
+        supplies = {name: supply_of(store, name) for name in pools}
         return cls(
-            guards=guards,
+            supplies=supplies,
             nodes=store.live(Node),
             allocations=store.live(Allocation),
             trials=store.live(Trial),
@@ -58,9 +58,9 @@ def _is_readable(experiment: Experiment) -> bool:
     return True
 
 
-def _guard(store: Store, pool: str) -> Lease:
-    id = f"pool:{pool}"
-    return store.find(Lease, id) or Lease(id=id)
+def supply_of(store: Store, pool: str) -> Supply:
+    """The pool's book, which the first entry makes."""
+    return store.find(Supply, pool) or Supply(id=pool)
 
 
 @dataclass(frozen=True)
@@ -72,6 +72,16 @@ class Seen:
     """On the clock that never goes back."""
     from_the_start: bool
     """Whether it was seen to become this; else it may have been so for long."""
+
+
+@dataclass(frozen=True)
+class Looked:
+    """What a pool said of its nodes' machines."""
+
+    at: float
+    """On the clock that never goes back."""
+    found: Mapping[str, Liveness]
+    """By node id."""
 
 
 @dataclass
@@ -88,6 +98,11 @@ class Context:
     """Trials with deleted checkpoints of which files are left, as a place did not answer."""
     seen: dict[str, Seen] = field(default_factory=dict)
     """By running trial: its newest checkpoint."""
+    looked: dict[str, Looked] = field(default_factory=dict)
+    """By pool: its last look at its machines."""
+    swept_at: dict[str, float] = field(default_factory=dict)
+    """By pool: when its machines were last compared with the records, on the clock that never
+    goes back."""
     again: bool = False
     """Whether something changed that another reconciler should see at once."""
     failed: bool = False

@@ -1,39 +1,33 @@
-"""Nodes: started after their intent is written, watched, given up when they are gone, ended.
+"""Nodes: watched, given up when they are gone, ended.
 
-A node that could not be started stays in the store for a while as the record of that, with the
-date of the next try: a pool that says no is asked again ever more rarely, whoever asks.
+A machine that ends before it was ready is counted in its pool's book, so a pool whose machines
+fail is asked ever more rarely, whoever asks, and in the end not at all where it costs money.
 """
 
 from __future__ import annotations
 
 import logging
-from collections.abc import Iterable, Sequence
+from collections.abc import Mapping, Sequence
 from functools import partial
-from typing import Any
 
-from burst.core.errors import BurstError, Refused
+from burst.core.config.cluster import AwsPool
+from burst.core.errors import BurstError
 from burst.core.model import Event, Lease, Node
-from burst.core.states import NodeState, Reason
-from burst.core.store import update
-from burst.core.store.port import Append, Put, Write
+from burst.core.states import Reason
+from burst.core.store.port import Append, Put
 from burst.runner.pools.port import Liveness
 from burst.runner.reconcile.allocations import lose_allocations
-from burst.runner.reconcile.context import Context, View
+from burst.runner.reconcile.context import Context, Looked, View, supply_of
+from burst.runner.reconcile.notes import note, note_failed, note_gone
+from burst.runner.supply import EVERY_OFFER, after_ready
 
 log = logging.getLogger(__name__)
 
-REGISTER_WITHIN_S = 120.0
-"""A node that has not registered by then is ended and started anew."""
 LEAVE_WITHIN_S = 60.0
 """A node without work that was told to leave is ended after this."""
 LOOK_EVERY_S = 1.0
-FAILED = "failed"
-"""In a node's facts: how often in a row its pool could not start one."""
-RETRY_AT = "retry_at"
-PROBLEM = "problem"
-_FIRST_RETRY_S = 3.0
-_LONGEST_RETRY_S = 300.0
-_FORGET_S = 60.0
+OLD_FOR_S = 900.0
+"""A node this much older than its pool allows is ended, whatever it does."""
 
 
 def reconcile_nodes(ctx: Context, view: View) -> float | None:
@@ -42,46 +36,24 @@ def reconcile_nodes(ctx: Context, view: View) -> float | None:
     ctx.observer.forget_all_but({node.id for node in known})
     busy = {share.node for each in view.allocations for share in each.shares}
     for name in sorted({node.pool for node in known}):
-        nodes = [node for node in known if node.pool == name]
-        started = [node for node in nodes if node.launched is not None and not is_failed(node)]
-        found: dict[str, Liveness] = {}
-        ctx.attempt(partial(_observe, ctx, name, started, found))
+        started = [node for node in known if node.pool == name and node.launched is not None]
+        found = observed(ctx, name, started)
         for node in started:
             alive = found.get(node.id, Liveness.UNKNOWN)
             ctx.attempt(partial(_look, ctx, view, node, alive, node.id in busy))
-        for node in nodes:
-            if is_failed(node):
-                ctx.attempt(partial(_forget, ctx, node))
     return LOOK_EVERY_S if known else None
 
 
-def is_failed(node: Node) -> bool:
-    """Whether the node is only the record of a start that did not work."""
-    return RETRY_AT in node.facts
-
-
-def launch(ctx: Context, nodes: Iterable[Node]) -> None:
-    """Start the machines of nodes whose intent is written. Idempotent by the node's id, so an
-    answer that was lost, and a second runner, change nothing."""
-    for node in nodes:
-        if node.state is NodeState.REQUESTED and node.pool in ctx.pools:
-            ctx.attempt(partial(_launch, ctx, node))
-
-
-def _launch(ctx: Context, node: Node) -> None:
-    try:
-        started = ctx.pools[node.pool].launch(node)
-    except Refused as refusal:
-        _fail(ctx, node, refusal.what + (f" ({refusal.why})" if refusal.why else ""))
-        return
-    when = started.launched or ctx.clock.now()
-    reason = Reason(code="launched", text=f"pool {node.pool} has started it")
-    _change(ctx, node, "launched", reason, launched=when, handle=started.handle)
-
-
-def _observe(ctx: Context, pool: str, nodes: list[Node], found: dict[str, Liveness]) -> None:
-    """What cannot be observed stays unknown, which ends nothing."""
-    found.update(ctx.pools[pool].observe(nodes))
+def observed(ctx: Context, pool: str, nodes: Sequence[Node]) -> Mapping[str, Liveness]:
+    """What the pool says of them, asked no more often than its API bears. What cannot be observed
+    stays unknown, which ends nothing."""
+    now, last = ctx.clock.monotonic(), ctx.looked.get(pool)
+    if last is not None and now - last.at < ctx.pools[pool].look_every:
+        return last.found
+    found: dict[str, Liveness] = {}
+    ctx.attempt(lambda: found.update(ctx.pools[pool].observe(nodes)))
+    ctx.looked[pool] = Looked(now, found)
+    return found
 
 
 def _look(ctx: Context, view: View, node: Node, alive: Liveness, busy: bool) -> None:
@@ -91,6 +63,8 @@ def _look(ctx: Context, view: View, node: Node, alive: Liveness, busy: bool) -> 
     if node.registered is None:
         _hurry(ctx, node)
         return
+    if node.ready is not None:
+        _count_as_ready(ctx, view, node)
     lease = ctx.store.find(Lease, node.id)
     if ctx.observer.expired(node.id, lease):
         _give_up(ctx, view, node)
@@ -100,6 +74,8 @@ def _look(ctx: Context, view: View, node: Node, alive: Liveness, busy: bool) -> 
         ctx.pools[node.pool].terminate(node)
     elif node.draining is not None and not busy and now - node.draining > LEAVE_WITHIN_S:
         _end(ctx, node, Reason(code="slow", text="it was told to leave and did not"))
+    elif _is_too_old(ctx, node):
+        _retire(ctx, node)
     elif node.ready is not None and not busy and node.idle_since is None:
         ctx.commit(Put(node.model_copy(update={"idle_since": now})))
 
@@ -107,26 +83,44 @@ def _look(ctx: Context, view: View, node: Node, alive: Liveness, busy: bool) -> 
 def _bury(ctx: Context, view: View, node: Node) -> None:
     """The machine is gone for certain: what is left of it is ended, its work goes on elsewhere."""
     ctx.pools[node.pool].terminate(node)
-    if node.registered is None:
-        log_path = node.handle.get("log", "")
-        _fail(
-            ctx,
-            node,
-            "its agent ended before it had registered" + (f"; see {log_path}" if log_path else ""),
-        )
-        return
     if node.ready is None:
-        problems = "; ".join(node.facts.get("problems") or ())
-        _fail(ctx, node, problems or "its agent ended before it was ready")
+        note_failed(ctx, node, _why_never_ready(ctx, node))
         return
     left = node.draining is not None or node.terminating is not None
-    reason = (
-        Reason(code="left", text="it has left")
-        if left
-        else Reason(code="dead", text="its agent has died")
-    )
+    if left:
+        reason = Reason(code="left", text="it has left")
+    else:
+        reason = Reason(code="dead", text="its agent has died")
+    if node.noticed is not None:
+        reason = Reason(code="reclaimed", text="it was taken away, as a notice had said")
     if lose_allocations(ctx, view, node, reason):
-        _change(ctx, node, "gone", reason, gone=ctx.clock.now(), gone_reason=reason)
+        note_gone(ctx, node, reason)
+
+
+def _why_never_ready(ctx: Context, node: Node) -> str:
+    problems = "; ".join(node.facts.get("problems") or ())
+    if problems or node.gone_reason is not None:
+        return problems or str(node.gone_reason)
+    when = "had registered" if node.registered is None else "was ready"
+    said = _console(ctx, node)
+    return f"its agent ended before it {when}" + (said and f"; {said}")
+
+
+def _console(ctx: Context, node: Node) -> str:
+    try:
+        return ctx.pools[node.pool].console(node)
+    except BurstError as error:
+        log.debug("no console of node %s: %s", node.id, error.what)
+        return ""
+
+
+def _count_as_ready(ctx: Context, view: View, node: Node) -> None:
+    """Failures of its pool are in a row no more."""
+    supply = view.supplies[node.pool]
+    last = supply.refusals.get(EVERY_OFFER)
+    since = node.ready is not None and (last is None or node.ready > last.at)
+    if supply.failures and supply.stopped is None and since:
+        ctx.commit(Put(after_ready(supply_of(ctx.store, node.pool))))
 
 
 def _give_up(ctx: Context, view: View, node: Node) -> None:
@@ -138,61 +132,43 @@ def _give_up(ctx: Context, view: View, node: Node) -> None:
         _end(ctx, node, reason)
     else:
         # Nobody here started this machine, so nobody here can end it or is billed for it.
-        _change(ctx, node, "gone", reason, gone=ctx.clock.now(), gone_reason=reason)
+        note_gone(ctx, node, reason)
 
 
 def _hurry(ctx: Context, node: Node) -> None:
     waited = ctx.clock.now() - (node.launched or node.requested)
+    within = ctx.pools[node.pool].limits.boot_within
     if node.terminating is not None:
         ctx.pools[node.pool].terminate(node)
-    elif waited > REGISTER_WITHIN_S:
-        _end(ctx, node, Reason(code="silent", text="its agent did not register in time"))
+    elif waited > within:
+        text = f"its agent did not register within {within:g} s"
+        said = _console(ctx, node)
+        _end(ctx, node, Reason(code="silent", text=text + (said and f"; {said}")))
+
+
+def _is_too_old(ctx: Context, node: Node) -> bool:
+    config = ctx.cluster.pools.get(node.pool)
+    age = ctx.clock.now() - (node.launched or node.requested)
+    return isinstance(config, AwsPool) and age > config.max_life
+
+
+def _retire(ctx: Context, node: Node) -> None:
+    """It has lived as long as its pool lets a node live: it drains, and then it is ended."""
+    now = ctx.clock.now()
+    if node.draining is None:
+        text = "it has lived as long as its pool lets a node live"
+        dates = {"draining": now, "cordoned": node.cordoned or now}
+        event = Event(
+            subject=node.id, name="node.draining", text=text, at=now, data={"pool": node.pool}
+        )
+        ctx.commit(Put(node.model_copy(update=dates)), Append(event))
+    elif now - node.draining > OLD_FOR_S:
+        _end(ctx, node, Reason(code="old", text="it is older than its pool allows"))
 
 
 def _end(ctx: Context, node: Node, reason: Reason) -> None:
     """End the machine. The node is gone only when its pool says that it is dead."""
     if node.terminating is None:
         now = ctx.clock.now()
-        _change(ctx, node, "terminating", reason, terminating=now)
+        note(ctx, node, "terminating", reason, terminating=now, gone_reason=reason)
     ctx.pools[node.pool].terminate(node)
-
-
-def _fail(ctx: Context, node: Node, problem: str) -> None:
-    tries = int(node.facts.get(FAILED, 0)) + 1
-    wait = min(_FIRST_RETRY_S * 2.0 ** min(tries - 1, 30), _LONGEST_RETRY_S)
-    now = ctx.clock.now()
-    facts = {**node.facts, FAILED: tries, RETRY_AT: now + wait, PROBLEM: problem}
-    reason = Reason(code="failed", text=problem)
-    _change(ctx, node, "failed", reason, terminating=now, facts=facts)
-
-
-def _forget(ctx: Context, node: Node) -> None:
-    """A failure that nothing has asked about since its time was over."""
-    if ctx.clock.now() >= float(node.facts[RETRY_AT]) + _FORGET_S:
-        reason = Reason(code="failed", text=str(node.facts.get(PROBLEM, "")))
-        _change(ctx, node, "gone", reason, gone=ctx.clock.now(), gone_reason=reason)
-
-
-def _change(ctx: Context, node: Node, name: str, reason: Reason, **dates: Any) -> None:
-    """Set dates on the node where they are not set yet, with the event that tells of it."""
-
-    def change(record: Node) -> Sequence[Write]:
-        new = {k: v for k, v in dates.items() if getattr(record, k) in (None, {})}
-        new |= {k: v for k, v in dates.items() if k == "facts"}
-        if record.gone is not None or not new:
-            return ()
-        event = Event(
-            subject=node.id,
-            name=f"node.{name}",
-            text=reason.text,
-            at=ctx.clock.now(),
-            data={"pool": node.pool, "code": reason.code},
-        )
-        return Put(record.model_copy(update=new)), Append(event)
-
-    try:
-        update(ctx.store, Node, node.id, change, clock=ctx.clock)
-    except BurstError as error:
-        log.warning("node %s: %s", node.id, error.what)
-    ctx.again = True
-    log.info("node %s: %s %s", node.id, name, reason)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+from functools import partial
 
 from burst.core.ids import new_id
 from burst.core.model import Allocation, DrainCause, Event, Node, Trial
@@ -13,7 +14,7 @@ from burst.runner.enforce import config_of
 from burst.runner.plan import Plan, plan
 from burst.runner.plan.snapshot import Launch, Start, Yield
 from burst.runner.reconcile.context import Context, View
-from burst.runner.reconcile.nodes import FAILED, is_failed
+from burst.runner.reconcile.launching import intend
 from burst.runner.reconcile.reading import snapshot_of
 from burst.runner.transitions import move
 from burst.runner.wishes import ask_to_leave
@@ -28,9 +29,15 @@ def reconcile_planning(ctx: Context, view: View) -> tuple[float | None, list[Nod
     intents were written, which are yet to be launched."""
     made = plan(snapshot_of(ctx, view))
     _Acting(ctx, view).carry_out(made)
-    created = [node for launch in made.launches for node in _intend(ctx, view, launch)]
+    created: list[Node] = []
+    for each in made.launches:
+        ctx.attempt(partial(_intend, ctx, view, each, created))
     next_in = None if made.next is None else max(0.0, made.next - ctx.clock.now())
     return next_in, created
+
+
+def _intend(ctx: Context, view: View, asked: Launch, created: list[Node]) -> None:
+    created += intend(ctx, view, asked)
 
 
 class _Acting:
@@ -133,33 +140,6 @@ class _Acting:
             if not self.ctx.commit(*batch):
                 for put in batch:
                     self.ctx.commit(put)
-
-
-def _intend(ctx: Context, view: View, launch: Launch) -> list[Node]:
-    """Write the intents to launch. The pool's guard goes with them, so that of two runners that
-    saw the same demand one writes."""
-    now = ctx.clock.now()
-    expected = ctx.pools[launch.pool].limits.slots_per_node
-    failed = [node for node in view.nodes if node.pool == launch.pool and is_failed(node)]
-    tries = max((int(node.facts[FAILED]) for node in failed), default=0)
-    nodes = [
-        Node(
-            id=new_id("node", ctx.clock),
-            pool=launch.pool,
-            expected_slots=expected,
-            requested=now,
-            facts={FAILED: tries} if tries else {},
-        )
-        for _ in range(min(launch.count, _WAITS_A_COMMIT))
-    ]
-    writes: list[Write] = [Put(view.guards[launch.pool])]
-    for node in nodes:
-        writes += [Put(node), Append(_node_event(node, "requested", "trials wait for it", now))]
-    superseded = failed[:4]
-    writes += [Put(node.model_copy(update={"gone": now})) for node in superseded]
-    if not ctx.commit(*writes):
-        return []
-    return [node.model_copy(update={"version": 1}) for node in nodes]
 
 
 def _node_event(node: Node, name: str, text: str, at: float) -> Event:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Mapping
 
 from burst.core.config.cluster import AwsPool, LocalPool, SlurmPool, StaticPool
@@ -13,9 +14,11 @@ from burst.runner.plan.snapshot import PlanNode, PlanPool, Run, Snapshot, Want
 from burst.runner.proof import admitted, losing_pools
 from burst.runner.reconcile.context import Context, View
 from burst.runner.reconcile.exits import BACKING_OFF
-from burst.runner.reconcile.nodes import PROBLEM, RETRY_AT, is_failed
+from burst.runner.supply import trouble
 
 _COMING = (NodeState.REQUESTED, NodeState.LAUNCHED, NodeState.REGISTERED)
+QUIET_S = 1.0
+"""Without a new arrival, before a pool that costs money is asked for nodes."""
 _STOPPING = Reason(code="experiment-stopping", text="its experiment is ending")
 
 
@@ -40,6 +43,7 @@ def snapshot_of(ctx: Context, view: View) -> Snapshot:
                 pool=node.pool,
                 slots=tuple(slot.index for slot in node.slots),
                 idle_since=node.idle_since,
+                cell=node.cell,
             )
             for node in view.nodes
             if node.state is NodeState.READY and node.cordoned is None
@@ -66,6 +70,7 @@ def _want(trial: Trial, experiment: Experiment, losing: Mapping[str, bool], now:
         hold=hold,
         hold_until=until,
         closed=closed,
+        burst_after=config.resources.burst_after,
     )
 
 
@@ -99,21 +104,26 @@ def _run(allocation: Allocation, experiments: dict[str, Experiment]) -> Run:
 
 
 def _pool(ctx: Context, view: View, name: str) -> PlanPool:
-    limits, config = ctx.pools[name].limits, ctx.cluster.pools.get(name)
-    mine = [node for node in view.nodes if node.pool == name]
-    failed = [node for node in mine if is_failed(node)]
-    there = [node for node in mine if not is_failed(node)]
+    pool, config, supply = ctx.pools[name], ctx.cluster.pools.get(name), view.supplies[name]
+    there = [node for node in view.nodes if node.pool == name]
+    coming = [node for node in there if node.state in _COMING and not _problems(node)]
+    whole = Counter(node.launch for node in coming if node.whole)
     idle = config.idle if isinstance(config, LocalPool | SlurmPool | AwsPool) else None
+    costly = isinstance(config, AwsPool)
     return PlanPool(
         name=name,
-        slots_per_node=limits.slots_per_node,
-        max_nodes=limits.max_nodes,
+        slots_per_node=pool.limits.slots_per_node,
+        max_nodes=pool.limits.max_nodes,
         launches=not isinstance(config, StaticPool),
         idle=idle,
         nodes=len(there),
-        coming=sum(node.state in _COMING and not _problems(node) for node in there),
-        trouble="; ".join([str(node.facts[PROBLEM]) for node in failed] + _unfit(there)),
-        retry_at=max((float(node.facts[RETRY_AT]) for node in failed), default=None),
+        coming=len(coming),
+        coming_whole=tuple(sorted(whole.values())),
+        trouble="; ".join(filter(None, [trouble(supply), *_unfit(there)])),
+        retry_at=pool.closed_until(supply, ctx.clock.now()),
+        stopped=str(supply.stopped or ""),
+        min_nodes=config.min_nodes if isinstance(config, AwsPool) else 0,
+        quiet=QUIET_S if costly else 0.0,
     )
 
 

@@ -10,14 +10,15 @@ import logging
 from collections.abc import Callable
 
 from burst.core.errors import BurstError
-from burst.core.states import NodeState
 from burst.runner.reconcile.allocations import reconcile_allocations
 from burst.runner.reconcile.context import Context, View
 from burst.runner.reconcile.experiments import reconcile_experiments
 from burst.runner.reconcile.lateness import reconcile_lateness
-from burst.runner.reconcile.nodes import launch, reconcile_nodes
+from burst.runner.reconcile.launching import launch
+from burst.runner.reconcile.nodes import reconcile_nodes
 from burst.runner.reconcile.planning import reconcile_planning
 from burst.runner.reconcile.retain import reconcile_retention
+from burst.runner.reconcile.strays import reconcile_strays
 
 log = logging.getLogger(__name__)
 
@@ -45,7 +46,7 @@ def reconcile(ctx: Context) -> float | None:
 
 def _plan_and_launch(ctx: Context, view: View) -> float | None:
     next_plan, created = reconcile_planning(ctx, view)
-    launch(ctx, [*(n for n in view.nodes if n.state is NodeState.REQUESTED), *created])
+    launch(ctx, [*view.nodes, *created])
     return next_plan
 
 
@@ -64,6 +65,7 @@ _PARTS: tuple[Part, ...] = (
     reconcile_allocations,
     reconcile_experiments,
     _plan_and_launch,
+    reconcile_strays,
     reconcile_retention,
     reconcile_lateness,
 )

@@ -39,7 +39,7 @@ class PoolContract:
         self, pools: Callable[[], Pool], intend: Callable[[], Node]
     ) -> None:
         pool = pools()
-        node = pool.launch(intend())
+        node = launched(pool, intend())
         assert node.launched is not None
         assert node.handle
         assert pool.observe([node]) == {node.id: Liveness.ALIVE}
@@ -52,9 +52,9 @@ class PoolContract:
         self, pools: Callable[[], Pool], intend: Callable[[], Node]
     ) -> None:
         pool, intent = pools(), intend()
-        first = pool.launch(intent)
-        assert pool.launch(intent).handle == first.handle
-        assert pools().launch(intent).handle == first.handle
+        first = launched(pool, intent)
+        assert launched(pool, intent).handle == first.handle
+        assert launched(pools(), intent).handle == first.handle
         pool.terminate(first)
         eventually_dead(pool, first)
 
@@ -63,26 +63,26 @@ class PoolContract:
     ) -> None:
         intent = intend()
         with ThreadPoolExecutor(3) as threads:
-            launched = list(threads.map(lambda pool: pool.launch(intent), [pools(), pools()]))
-        assert launched[0].handle == launched[1].handle
+            both = list(threads.map(lambda pool: launched(pool, intent), [pools(), pools()]))
+        assert both[0].handle == both[1].handle
         pool = pools()
-        pool.terminate(launched[0])
-        eventually_dead(pool, launched[0])
+        pool.terminate(both[0])
+        eventually_dead(pool, both[0])
 
     def test_a_machine_that_has_ended_is_not_started_again_by_its_old_intent(
         self, pools: Callable[[], Pool], intend: Callable[[], Node]
     ) -> None:
         pool, intent = pools(), intend()
-        node = pool.launch(intent)
+        node = launched(pool, intent)
         pool.terminate(node)
         eventually_dead(pool, node)
-        again = pools().launch(intent)
+        again = launched(pools(), intent)
         assert pool.observe([again]) == {node.id: Liveness.DEAD}
 
     def test_another_runner_sees_the_same_machines(
         self, pools: Callable[[], Pool], intend: Callable[[], Node]
     ) -> None:
-        node = pools().launch(intend())
+        node = launched(pools(), intend())
         other = pools()
         assert other.observe([node]) == {node.id: Liveness.ALIVE}
         other.terminate(node)
@@ -95,6 +95,12 @@ class PoolContract:
         assert pool.observe([intent])[intent.id] is not Liveness.ALIVE
         pool.terminate(intent)
         assert pool.observe([]) == {}
+
+
+def launched(pool: Pool, intent: Node) -> Node:
+    """The node once the pool was asked for it, which has a machine, or had one."""
+    (node,) = pool.launch([intent]).nodes
+    return node
 
 
 def eventually_dead(pool: Pool, node: Node) -> None:
