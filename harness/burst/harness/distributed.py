@@ -11,6 +11,8 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any
 
+from burst.core.errors import Unreachable
+
 GANG_OF_ONE = {
     "RANK": "0",
     "WORLD_SIZE": "1",
@@ -142,7 +144,11 @@ def _allgather(value: Any, group: Any) -> list[Any]:
 
 def join_gang(place: Place, device: str) -> DistributedContext:
     """Meet the other ranks (`MASTER_ADDR` and `MASTER_PORT` say where) and set up the groups:
-    torch's default one for gradients, gloo ones for burst's own agreements."""
+    torch's default one for gradients, gloo ones for burst's own agreements.
+
+    Raises:
+        Unreachable: another program has taken the port since it was chosen.
+    """
     if place.size == 1:
         return DistributedContext(place)
     import torch
@@ -151,7 +157,16 @@ def join_gang(place: Place, device: str) -> DistributedContext:
     if not dist.is_initialized():
         if device.startswith("cuda"):
             torch.cuda.set_device(torch.device(device))
-        dist.init_process_group("nccl" if device.startswith("cuda") else "gloo")
+        try:
+            dist.init_process_group("nccl" if device.startswith("cuda") else "gloo")
+        except dist.DistNetworkError as error:
+            if "EADDRINUSE" not in str(error):
+                raise
+            raise Unreachable(
+                "the ranks could not meet: another program has taken their port",
+                why=str(error).partition("\n")[0],
+                mend="nothing is to be done: the next attempt chooses another one",
+            ) from error
     group = dist.new_group(backend="gloo")
     if place.local_size == place.size:
         return DistributedContext(place, group, group)
