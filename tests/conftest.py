@@ -38,7 +38,7 @@ def _stay_on_loopback(monkeypatch: pytest.MonkeyPatch) -> None:
 def burst_home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """A BURST_HOME of the test's own; nothing ever touches the real one."""
     home = tmp_path / "burst-home"
-    for name in ("BURST_STORE", "BURST_BLOBS", "BURST_LAUNCH", "BURST_ALLOCATION"):
-        monkeypatch.delenv(name, raising=False)
+    for name in ("STORE", "BLOBS", "CLUSTER", "LAUNCH", "ALLOCATION"):
+        monkeypatch.delenv(f"BURST_{name}", raising=False)
     monkeypatch.setenv("BURST_HOME", str(home))
     return home

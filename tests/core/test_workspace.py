@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from burst.core.errors import BurstError, ConfigError, ExitCode, StoreError, UsageError
+from burst.core.errors import BurstError, ConfigError, ExitCode, NotFound, StoreError, UsageError
 from burst.core.model import Trial
 from burst.core.store.port import Put
 from burst.core.testing import examples
@@ -170,3 +170,28 @@ def test_opening_a_workspace_without_a_cluster_file_loads_no_yaml(
         env={**os.environ, **environ}, cwd=cwd, capture_output=True, text=True, check=True,
     )  # fmt: skip
     assert answer.stdout.strip() == "[]"
+
+
+def test_another_cluster_file_may_be_named(
+    cwd: Path, environ: dict[str, str], tmp_path: Path
+) -> None:
+    (tmp_path / "other.yaml").write_text("cluster: other\n")
+    (cwd / "burst.yaml").write_text("cluster: here\n")
+    named = {**environ, "BURST_CLUSTER": str(tmp_path / "other.yaml")}
+    assert open_workspace(named, cwd).cluster.cluster == "other"
+    assert open_workspace(environ, cwd).cluster.cluster == "here"
+
+
+def test_a_machine_without_a_checkout_finds_the_cluster_file_in_the_blobs(
+    cwd: Path, environ: dict[str, str]
+) -> None:
+    named = {**environ, "BURST_CLUSTER": "blobs:cluster/burst.yaml"}
+    with pytest.raises(NotFound, match="blobs:cluster/burst.yaml"):
+        open_workspace(named, cwd)
+    blobs = open_workspace(environ, cwd).blobs
+    blobs.put("cluster/burst.yaml", b"cluster: published\nblobs: s3://elsewhere\n")
+    opened = open_workspace(named, cwd)
+    assert opened.cluster.cluster == "published"
+    blobs.put("cluster/burst.yaml", b"clusterr: x\n")
+    with pytest.raises(ConfigError, match="clusterr"):
+        open_workspace(named, cwd)

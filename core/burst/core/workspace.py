@@ -2,6 +2,8 @@
 
 `BURST_HOME` (default `~/.burst`) holds everything on this machine. `BURST_STORE` and `BURST_BLOBS`
 name others, and so does a `burst.yaml` in the working folder or above it; the environment wins.
+`BURST_CLUSTER` names another cluster file than that: a path, or `blobs:` and a key of the blobs,
+where machines find it that have no checkout.
 """
 
 from __future__ import annotations
@@ -15,10 +17,12 @@ from burst.core.blobs import open_blobs
 from burst.core.blobs.port import Blobs
 from burst.core.checkpoints.moved import settle_in
 from burst.core.config.cluster import ClusterConfig
-from burst.core.errors import BurstError
+from burst.core.errors import BurstError, NotFound
 from burst.core.state_mark import STATE_MARK
 from burst.core.store import open_store
 from burst.core.store.port import Store
+
+_IN_BLOBS = "blobs:"
 
 
 @dataclass(frozen=True)
@@ -49,13 +53,40 @@ def open_workspace(environ: Mapping[str, str] | None = None, cwd: Path | None = 
     environ = os.environ if environ is None else environ
     home = home_of(environ)
     _make_home(home)
-    cluster = _cluster_of(Path.cwd() if cwd is None else cwd)
+    named, blobs = environ.get("BURST_CLUSTER", ""), environ.get("BURST_BLOBS", "")
+    if named.startswith(_IN_BLOBS):
+        cluster = _published(open_blobs(blobs or f"file://{home}/blobs"), named)
+    elif named:
+        cluster = _load(Path(named))
+    else:
+        cluster = _cluster_of(Path.cwd() if cwd is None else cwd)
     store = environ.get("BURST_STORE") or cluster.store or f"sqlite://{home}/store.db"
-    blobs = environ.get("BURST_BLOBS") or cluster.blobs or f"file://{home}/blobs"
+    blobs = blobs or cluster.blobs or f"file://{home}/blobs"
     opened = open_store(store)
     if store.startswith(f"sqlite://{home}/"):
         settle_in(home, opened)
     return Workspace(home, cluster, opened, open_blobs(blobs))
+
+
+def _published(blobs: Blobs, named: str) -> ClusterConfig:
+    """The cluster file as it was published to the blobs."""
+    from burst.core.config.load import parse_cluster
+
+    try:
+        text = blobs.get(named.removeprefix(_IN_BLOBS))
+    except NotFound as error:
+        raise NotFound(
+            f"there is no cluster file {named}",
+            why=f"BURST_CLUSTER names it, and {blobs.url} does not have it",
+            mend="publish it with `burst up`, or name another in BURST_CLUSTER",
+        ) from error
+    return parse_cluster(text.decode(), named)
+
+
+def _load(path: Path) -> ClusterConfig:
+    from burst.core.config.load import load_cluster
+
+    return load_cluster(path)
 
 
 def _make_home(home: Path) -> None:

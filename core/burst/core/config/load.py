@@ -87,13 +87,22 @@ def load_cluster(path: Path) -> ClusterConfig:
         ClusterFileError: with every mistake, its place, and what was probably meant.
         ConfigError: where the file cannot be read at all.
     """
+    return parse_cluster(read_text(path), str(path))
+
+
+def parse_cluster(text: str, filename: str) -> ClusterConfig:
+    """Check the text of a cluster file.
+
+    Raises:
+        ClusterFileError: with every mistake, its place, and what was probably meant.
+    """
     report = Report()
-    root = read_root(read_text(path), str(path), report)
+    root = read_root(text, filename, report)
     if root is not None:
         check_section(root, ClusterConfig, report, explain_cluster_stranger)
         check_cluster_rules(root, report)
     if root is None or report.problems:
-        raise ClusterFileError(str(path), dict.fromkeys(report.problems))
+        raise ClusterFileError(filename, dict.fromkeys(report.problems))
     return ClusterConfig.model_validate(root.plain())
 
 

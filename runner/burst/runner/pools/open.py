@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 from collections.abc import Collection, Mapping, Sequence
 
+from burst.core.config.cluster import AwsPool as AwsPoolConfig
 from burst.core.config.cluster import ClusterConfig
 from burst.core.config.cluster import LocalPool as LocalPoolConfig
 from burst.core.config.cluster import StaticPool as StaticPoolConfig
@@ -32,9 +33,19 @@ def open_pools(ws: Workspace) -> dict[str, Pool]:
             )
         elif isinstance(config, StaticPoolConfig):
             found[name] = StaticPool(name, config)
+        elif isinstance(config, AwsPoolConfig):
+            found[name] = _aws(name, config, ws)
         else:
             found[name] = LaterPool(name, config.kind)
     return found
+
+
+def _aws(name: str, config: AwsPoolConfig, ws: Workspace) -> Pool:
+    from burst.runner.pools.aws import AwsPool
+    from burst.runner.pools.aws.ec2 import Ec2
+
+    region = ws.cluster.aws.region if ws.cluster.aws is not None else ""
+    return AwsPool(name, config, ws.cluster.cluster, Ec2(region))
 
 
 def limits_of(cluster: ClusterConfig, pools: dict[str, Pool]) -> dict[str, Limits]:
