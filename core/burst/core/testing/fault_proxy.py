@@ -8,7 +8,7 @@ import re
 import socket
 import struct
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from enum import Enum
@@ -53,6 +53,21 @@ _SAID = {
 _IN_JSON = ("ThrottlingException", "ExpiredTokenException")
 
 
+@dataclass(frozen=True)
+class Exchange:
+    """A request that was done, and its answer."""
+
+    method: str
+    path: str
+    target: str
+    """Which call it is, where the protocol says so in a header: `DynamoDB_20120810.GetItem`."""
+    sent: bytes
+    """The request's body."""
+    status: int
+    answer: bytes
+    """The answer's body."""
+
+
 @dataclass
 class FaultProxy:
     """What a proxy does and has seen."""
@@ -69,6 +84,8 @@ class FaultProxy:
     sent: int = 0
     """Bytes of bodies sent to clients."""
     lock: threading.Lock = field(default_factory=threading.Lock)
+    listener: Callable[[Exchange], object] = lambda _: None
+    """Hears of every request that was done; called by several threads."""
     over: threading.Event = field(default_factory=threading.Event)
 
     def next_for(self, method: str) -> Spoil | None:
@@ -136,6 +153,8 @@ class _Handler(BaseHTTPRequestHandler):
             data = answer.read()
         finally:
             upstream.close()
+        target = self.headers.get("X-Amz-Target", "")
+        self.state.listener(Exchange(self.command, self.path, target, body, answer.status, data))
         if spoil is Spoil.LOST:
             self._reset()
             return
