@@ -8,7 +8,6 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
-from urllib.parse import quote
 
 from burst.core.aws.instance_types import InstanceType, known_type, read_type
 from burst.core.aws.names import tag_list, tags_of
@@ -20,11 +19,9 @@ from burst.core.aws.templates import (
     template_data,
     template_for,
 )
-from burst.core.blobs import open_blobs
 from burst.core.config.cluster import AwsPool, ClusterConfig
 from burst.core.errors import BurstError
-from burst.core.retrying import Retries
-from burst.core.store.dynamodb.table import Table, TableUrl
+from burst.core.store.dynamodb.items import table_schema
 
 _NETWORK = "10.0.0.0/16"
 _IMAGE = (
@@ -156,13 +153,14 @@ class _Building:
         return read_type(answer["InstanceTypes"][0])
 
     def _storage(self, name: str, cluster_file: str) -> None:
-        where = quote(self._environ["AWS_ENDPOINT_URL"], safe="")
-        server = f"region={self._region}&endpoint_url={where}"
-        Table(TableUrl.parse(f"dynamodb://{name}?{server}"), Retries()).create()
-        s3 = self._session.client("s3", endpoint_url=self._environ["AWS_ENDPOINT_URL"])
+        server = self._environ["AWS_ENDPOINT_URL"]
+        dynamodb = self._session.client("dynamodb", endpoint_url=server)
+        dynamodb.create_table(**table_schema(name))
+        dynamodb.get_waiter("table_exists").wait(TableName=name)
+        s3 = self._session.client("s3", endpoint_url=server)
         s3.create_bucket(Bucket=name)
         key = CLUSTER_FILE.removeprefix("blobs:")
-        open_blobs(f"s3://{name}?{server}").put(key, cluster_file.encode())
+        s3.put_object(Bucket=name, Key=key, Body=cluster_file.encode())
 
     def _tags(self, resource: str, pool: str = "") -> list[dict[str, Any]]:
         tags = tag_list(tags_of(self._config.cluster, pool))

@@ -153,6 +153,10 @@ class Ec2Control:
         """Forget every fault and throttle that is left."""
         self._call("DELETE", "faults")
 
+    def reset_rules(self) -> None:
+        """Forget every rule of capacity, every quota and every price that was set."""
+        self._call("DELETE", "rules")
+
     def calls(self) -> Mapping[str, int]:
         """How often each operation was called so far."""
         found: dict[str, int] = self._call("GET", "calls")["calls"]

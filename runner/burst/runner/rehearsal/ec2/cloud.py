@@ -13,6 +13,7 @@ from burst.core.clock import Clock, SystemClock
 from burst.core.errors import NotFound, Refused
 from burst.runner.agent.process import Process
 from burst.runner.rehearsal.ec2.faults import Faults
+from burst.runner.rehearsal.ec2.gates import Gates
 from burst.runner.rehearsal.ec2.machine import USES_CAPACITY, Machine, Reason, State
 from burst.runner.rehearsal.ec2.marks import sweep
 from burst.runner.rehearsal.ec2.rules import CapacityRule, Kind, Quota, Supply
@@ -21,6 +22,8 @@ from burst.runner.rehearsal.ec2.tokens import Tokens
 
 _CLOCK = SystemClock()
 _CLOSING_S = 20.0
+_ENDPOINT = "AWS_ENDPOINT_URL"
+"""So begin the names of what a partition cuts; the metadata service is on the machine itself."""
 Environ = Callable[[Machine], Mapping[str, str]]
 
 
@@ -46,6 +49,7 @@ class Cloud:
     """Of the model itself."""
     clock: Clock = _CLOCK
     settings: Settings = field(default_factory=Settings)
+    gates: Gates = field(default_factory=Gates)
     lock: threading.RLock = field(default_factory=threading.RLock)
     capacity: list[CapacityRule] = field(default_factory=list)
     quotas: list[Quota] = field(default_factory=list)
@@ -125,9 +129,11 @@ class Cloud:
             machine.rebalance = self.clock.now()
 
     def partition(self, machine: Machine, cut: bool) -> None:
-        """Cut a machine off from the servers, or join it again."""
+        """Cut a machine off from the servers, or join it again; machines reach each other."""
         with self.lock:
             machine.partitioned = cut
+            for gate in machine.gates:
+                gate.cut(cut)
 
     def shutdown(self, machine: Machine, after: float | None) -> None:
         """What the machine's own `shutdown` asks for: its end in `after` seconds; None takes an
@@ -156,7 +162,7 @@ class Cloud:
         command = machine.disk.make(
             machine.user_data, f"{self.url}/_burst/machines/{machine.id}/shutdown"
         )
-        environ = machine.disk.environ(os.environ, self.environ(machine))
+        environ = machine.disk.environ(os.environ, self._connected(machine))
         machine.process = Process(
             command, environ=environ, folder=machine.disk.root, log=machine.disk.console
         )
@@ -164,6 +170,18 @@ class Cloud:
         self._set(machine, State.RUNNING, Reason.NONE)
         name = f"watch-{machine.id}"
         threading.Thread(target=self._watch, args=(machine,), name=name, daemon=True).start()
+
+    def _connected(self, machine: Machine) -> Mapping[str, str]:
+        """Where the machine finds the servers: each behind a gate of its own."""
+        found = {}
+        for name, value in self.environ(machine).items():
+            if name.startswith(_ENDPOINT):
+                gate = self.gates.open(value)
+                gate.cut(machine.partitioned)
+                machine.gates += (gate,)
+                value = gate.url
+            found[name] = value
+        return found
 
     def _watch(self, machine: Machine) -> None:
         """Wait until nothing of a machine runs, whoever ended it."""
@@ -185,6 +203,8 @@ class Cloud:
 
     def _gone(self, machine: Machine) -> None:
         machine.gone = self.clock.now()
+        for gate in machine.gates:
+            gate.close()
         stopped = machine.state is State.STOPPING
         self._set(machine, State.STOPPED if stopped else State.TERMINATED, machine.reason)
 

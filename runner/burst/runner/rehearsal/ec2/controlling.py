@@ -36,6 +36,7 @@ def control(cloud: Cloud, method: str, path: str, body: Body) -> Any:
         ("POST", "delays"): _delays,
         ("POST", "faults"): _fault,
         ("POST", "throttle"): _throttle,
+        ("DELETE", "rules"): _reset_rules,
         ("DELETE", "faults"): lambda cloud, _: cloud.faults.clear(),
     }
     return _chosen(calls, (method, path))(cloud, body)
@@ -112,6 +113,12 @@ def _quota(cloud: Cloud, body: Body) -> None:
 
 def _price(cloud: Cloud, body: Body) -> None:
     cloud.prices[_kind(body)] = float(body["usd"])
+
+
+def _reset_rules(cloud: Cloud, _: Body) -> None:
+    cloud.capacity.clear()
+    cloud.quotas.clear()
+    cloud.prices.clear()
 
 
 def _delays(cloud: Cloud, body: Body) -> None:

@@ -18,6 +18,11 @@ _STATUS = {
 _THROTTLED = "RequestLimitExceeded"
 
 
+def status_of(code: str) -> int:
+    """The HTTP status that EC2 sends with one of its codes."""
+    return _STATUS.get(code, 400)
+
+
 @dataclass
 class Fault:
     """What happens to calls of an operation; used up by `times` calls, or over at `until`."""
@@ -33,7 +38,7 @@ class Fault:
 
     @property
     def status(self) -> int:
-        return _STATUS.get(self.code, 400)
+        return status_of(self.code)
 
 
 @dataclass

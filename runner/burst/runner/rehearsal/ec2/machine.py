@@ -10,6 +10,7 @@ from typing import Protocol
 
 from burst.runner.agent.process import Process
 from burst.runner.rehearsal.ec2.disk import Disk
+from burst.runner.rehearsal.ec2.gates import Gate
 from burst.runner.rehearsal.ec2.rules import Kind
 
 
@@ -100,6 +101,8 @@ class Machine:
     """Nothing of it runs any more."""
     partitioned: bool = False
     process: Process | None = None
+    gates: tuple[Gate, ...] = ()
+    """Before the servers that its programs know."""
     timers: dict[str, threading.Timer] = field(default_factory=dict)
     tokens: dict[str, float] = field(default_factory=dict)
     """Of its metadata service, with the dates until which they hold."""

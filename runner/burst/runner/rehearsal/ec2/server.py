@@ -42,8 +42,6 @@ class Server:
         from burst.runner.rehearsal.ec2.patched.install import install
 
         class Handler(MotoRequestHandler):
-            protocol_version = "HTTP/1.1"
-
             def log_request(self, *_: Any) -> None:
                 """Nothing: a rehearsal asks thousands of times."""
 
@@ -76,5 +74,6 @@ class Server:
             **CREDENTIALS,
             **self._variables,
             "AWS_ENDPOINT_URL_EC2": self.url,
+            "AWS_ENDPOINT_URL_SSM": self.url,
             "AWS_EC2_METADATA_SERVICE_ENDPOINT": f"{self.url}/_imds/{machine.id}",
         }

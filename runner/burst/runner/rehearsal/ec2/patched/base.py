@@ -8,6 +8,7 @@ from typing import Any, ClassVar
 from moto.ec2.responses._base_response import EC2BaseResponse
 
 from burst.runner.rehearsal.ec2.cloud import Cloud
+from burst.runner.rehearsal.ec2.faults import status_of
 from burst.runner.rehearsal.ec2.machine import Machine
 from burst.runner.rehearsal.ec2.patched.errors import Problem, token_mismatch
 from burst.runner.rehearsal.ec2.spec import Data
@@ -18,6 +19,14 @@ class Operations(EC2BaseResponse):
     """One call; moto makes an object of it."""
 
     cloud: ClassVar[Cloud]
+
+    def serialized(self, action_result: Any) -> Any:
+        """moto's errors all have status 400; of EC2's some are the server's fault, and clients
+        may try those again by themselves."""
+        status, headers, body = super().serialized(action_result)
+        if isinstance(action_result.result, Problem):
+            status = status_of(action_result.result.code)
+        return status, headers, body
 
     def idempotent(self, operation: str, answer: Callable[[], Any]) -> Any:
         """What was answered to the call's client token before, or what `answer` gives now.
