@@ -35,12 +35,13 @@ def reconcile_nodes(ctx: Context, view: View) -> float | None:
     known = [node for node in view.nodes if node.pool in ctx.pools]
     ctx.observer.forget_all_but({node.id for node in known})
     busy = {share.node for each in view.allocations for share in each.shares}
+    leases = _leases(ctx, [node.id for node in known if node.registered is not None])
     for name in sorted({node.pool for node in known}):
         started = [node for node in known if node.pool == name and node.launched is not None]
         found = observed(ctx, name, started)
         for node in started:
             alive = found.get(node.id, Liveness.UNKNOWN)
-            ctx.attempt(partial(_look, ctx, view, node, alive, node.id in busy))
+            ctx.attempt(partial(_look, ctx, view, node, alive, node.id in busy, leases))
     return LOOK_EVERY_S if known else None
 
 
@@ -56,7 +57,24 @@ def observed(ctx: Context, pool: str, nodes: Sequence[Node]) -> Mapping[str, Liv
     return found
 
 
-def _look(ctx: Context, view: View, node: Node, alive: Liveness, busy: bool) -> None:
+def _leases(ctx: Context, nodes: Sequence[str]) -> Mapping[str, Lease] | None:
+    """In one request for all, as this is asked every second; None where there was no answer."""
+    try:
+        return ctx.store.find_many(Lease, nodes)
+    except BurstError as error:
+        log.warning("%s", error)
+        ctx.failed = True
+        return None
+
+
+def _look(
+    ctx: Context,
+    view: View,
+    node: Node,
+    alive: Liveness,
+    busy: bool,
+    leases: Mapping[str, Lease] | None,
+) -> None:
     if alive is Liveness.DEAD:
         _bury(ctx, view, node)
         return
@@ -65,8 +83,9 @@ def _look(ctx: Context, view: View, node: Node, alive: Liveness, busy: bool) -> 
         return
     if node.ready is not None:
         _count_as_ready(ctx, view, node)
-    lease = ctx.store.find(Lease, node.id)
-    if ctx.observer.expired(node.id, lease):
+    if leases is None:
+        return
+    if ctx.observer.expired(node.id, leases.get(node.id)):
         _give_up(ctx, view, node)
         return
     now = ctx.clock.now()

@@ -5,6 +5,7 @@ from __future__ import annotations
 import logging
 from collections.abc import Sequence
 from contextlib import suppress
+from functools import partial
 
 from pydantic import ValidationError
 
@@ -60,14 +61,17 @@ def _apply(ctx: Context, experiment: Experiment, trials: Sequence[Trial]) -> boo
         for checkpoint in ctx.store.children(Checkpoint, trial.id)
         if checkpoint.deleted is None
     ]
-    kept = retained(
+    kept_beside = partial(
+        retained,
         there,
         config.checkpoints.keep,
         metric=config.searcher.metric,
         smaller_is_better=config.searcher.smaller_is_better,
         open_trials={trial.id for trial in trials if not is_terminal(trial.state)},
-        protected=_protected(ctx, there) if there else (),
     )
+    kept = kept_beside(protected=())
+    if len(kept) < len(there):  # or it does not matter what else protects them
+        kept = kept_beside(protected=_protected(ctx, there))
     return all([_remove(ctx, each) for each in there if each.id not in kept])
 
 
