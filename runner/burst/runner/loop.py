@@ -15,11 +15,14 @@ from burst.core.workspace import Workspace
 from burst.runner.pools.open import open_pools
 from burst.runner.pools.port import Pool
 from burst.runner.reconcile import make_context, reconcile
+from burst.runner.reconcile.reclaims import hear_notice
 
 log = logging.getLogger(__name__)
 
 POLL_S = 0.1
-"""Between two looks at what has changed."""
+"""Between two looks at what has changed, in a store on this machine."""
+POLL_REMOTE_S = 2.0
+"""The same, where each look is a request that is paid for."""
 LONGEST_WAIT_S = 15.0
 _FIRST_BACKOFF_S = 0.5
 _CLOCK = SystemClock()
@@ -38,6 +41,12 @@ class Runner:
         self._clock = clock
         self._context = make_context(ws, clock, open_pools(ws) if pools is None else pools)
         self._stopped = threading.Event()
+        local = ws.store.url.startswith(("sqlite:", "memory:"))
+        self._poll = POLL_S if local else POLL_REMOTE_S
+
+    @property
+    def workspace(self) -> Workspace:
+        return self._ws
 
     def run(self, until: Callable[[], bool] | None = None) -> None:
         """Reconcile until `until()` holds (asked after every pass) or `stop` is called.
@@ -59,6 +68,28 @@ class Runner:
                 self._clock.sleep(backoff)
                 backoff = min(2 * backoff, LONGEST_WAIT_S)
 
+    def run_for(self, seconds: float) -> int:
+        """Reconcile for at most about `seconds`, or until nothing is left that a runner could
+        bring forward; returns how many passes were made.
+
+        Raises:
+            BurstError: a pass failed as a whole; any later one may go on.
+        """
+        until, passes = self._clock.monotonic() + seconds, 0
+        while True:
+            cursor = self._ws.store.newest_cursor()
+            due = reconcile(self._context)
+            passes += 1
+            left = until - self._clock.monotonic()
+            if left <= 0 or self._stopped.is_set() or (due != 0.0 and is_idle(self._ws.store)):
+                return passes
+            if due != 0.0:
+                self._wait(cursor, min(left, LONGEST_WAIT_S if due is None else due))
+
+    def hear_notice(self, instance: str, reclaim_at: float) -> None:
+        """The cloud says that a machine will be taken away; see `reconcile.reclaims`."""
+        hear_notice(self._context, instance, reclaim_at)
+
     def step(self) -> float | None:
         """One pass; see `burst.runner.reconcile.reconcile`."""
         return reconcile(self._context)
@@ -73,7 +104,7 @@ class Runner:
             left = until - self._clock.monotonic()
             if left <= 0 or self._ws.store.newest_cursor() != cursor:
                 return
-            self._clock.sleep(min(POLL_S, left))
+            self._clock.sleep(min(self._poll, left))
 
     def _say(self, error: Exception) -> None:
         if isinstance(error, BurstError):
