@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Sequence
 from typing import Any
 
 import pytest
 from hypothesis import given as drawn
+from hypothesis import settings
 from hypothesis import strategies as st
 
 from burst.core.clock import ManualClock
@@ -17,7 +19,17 @@ from burst.core.store.memory import MemoryStore
 from burst.core.store.port import Put, Write
 from burst.core.workspace import Workspace
 from burst.runner.node import main
-from burst.runner.node.identity import Free, Mine, Over, Unknown, choose, claim, nodes_of
+from burst.runner.node.identity import (
+    Free,
+    Mine,
+    Over,
+    Unknown,
+    choose,
+    claim,
+    given,
+    nodes_of,
+    writes_of,
+)
 
 CLOCK = ManualClock()
 LAUNCH = new_id("launch", CLOCK)
@@ -48,10 +60,11 @@ class Interleaved(MemoryStore):
         self.instances: list[str] = []
 
     def _let_others(self) -> None:
-        if self._script:
-            who = self._script.pop(0)
-            if who < len(self.instances):
-                _claim(self, self.instances[who])
+        if not self._script:
+            return
+        runner, who = divmod(self._script.pop(0), 5)
+        if who < len(self.instances):
+            (_give if runner else _claim)(self, self.instances[who])
 
     def children(self, *args: Any, **options: Any) -> Any:
         self._let_others()
@@ -67,11 +80,19 @@ def _claim(store: MemoryStore, instance: str) -> Mine | Over | Unknown:
     return claim(store, LAUNCH, "spot", instance, CLOCK)
 
 
-@drawn(
-    st.integers(1, 4),
-    st.integers(1, 5),
-    st.lists(st.integers(0, 7), max_size=40),
-)
+def _give(store: MemoryStore, instance: str) -> None:
+    """As a runner does that chooses otherwise than machines do: it begins with the last node."""
+    while True:
+        nodes = nodes_of(store, LAUNCH, "spot")
+        free = [node for node in nodes if not node.handle]
+        if not free or any(node.handle.get("instance") == instance for node in nodes):
+            return
+        with contextlib.suppress(Conflict):
+            store.commit(*writes_of(given(free[-1], instance, 1.0), free[:-1], instance, 1.0))
+
+
+@drawn(st.integers(1, 4), st.integers(1, 5), st.lists(st.integers(0, 9), max_size=40))
+@settings(max_examples=300)
 def test_no_machine_has_two_nodes_and_no_node_two_machines_however_they_interleave(
     nodes: int, machines: int, script: list[int]
 ) -> None:
@@ -106,11 +127,11 @@ def test_claiming_again_changes_nothing() -> None:
 
 
 def test_the_node_that_the_runner_gave_is_taken_though_others_are_free() -> None:
-    free, given = _nodes(2)
-    store = _store(free, given.model_copy(update={"handle": {"instance": "i-1", "zone": "a"}}))
+    free, named = _nodes(2)
+    store = _store(free, named.model_copy(update={"handle": {"instance": "i-1", "zone": "a"}}))
     found = _claim(store, "i-1")
     assert isinstance(found, Mine)
-    assert found.node.id == given.id
+    assert found.node.id == named.id
 
 
 def test_of_two_nodes_with_one_machine_the_one_that_is_registered_counts() -> None:
@@ -146,7 +167,7 @@ def test_nodes_are_found_beyond_any_history_and_history_is_not_read(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     old = [
-        node.model_copy(update={"id": new_id("node", ManualClock(1_700_000_000 + number))})
+        node.model_copy(update={"id": new_id("node", ManualClock(1_750_000_000 + number))})
         for number, node in enumerate(_nodes(300))
     ]
     store = _store(*_nodes(2))

@@ -164,7 +164,9 @@ def time_url(environ: Mapping[str, str], region: str) -> str:
         if any(url.startswith(scheme) for url in used):
             import boto3
 
-            client = boto3.Session().client(service, region_name=region)
+            # Only its address is wanted, so nobody's credentials are looked for.
+            nobody = {"aws_access_key_id": "none", "aws_secret_access_key": "none"}
+            client = boto3.Session().client(service, region_name=region, **nobody)
             return str(client.meta.endpoint_url)
     return ""
 
