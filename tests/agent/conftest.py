@@ -63,9 +63,19 @@ class Cluster:
         return join(self.ws, "local")
 
     def assign(
-        self, node: Node, do: Do, *, slots: tuple[int, ...] = (0,), **config: Any
+        self,
+        node: Node,
+        do: Do,
+        *,
+        slots: tuple[int, ...] = (0,),
+        beside: Sequence[Share] = (),
+        **config: Any,
     ) -> Allocation:
-        """An allocation on `node` whose ranks do `do`; further keys are the experiment file's."""
+        """An allocation on `node` whose ranks do `do`; further keys are the experiment file's.
+
+        Args:
+            beside: what it holds on further nodes.
+        """
         experiment, trial = self._submit(do, config)
         now = CLOCK.now()
         requested = Allocation(
@@ -75,7 +85,7 @@ class Cluster:
             pool=node.pool,
             attempt=1,
             token=trial.token,
-            shares=(Share(node=node.id, slots=slots),),
+            shares=(Share(node=node.id, slots=slots), *beside),
             created=now,
             state_since=now,
         )

@@ -20,8 +20,20 @@ def main() -> None:
         ACTIONS[name](spec, value)
 
 
+def _at_node(spec: LaunchSpec, value: Any) -> None:
+    """One step on one node of a gang alone."""
+    node_rank, name, of_step = value
+    if spec.node_rank == node_rank:
+        ACTIONS[name](spec, of_step)
+
+
+def _rank(spec: LaunchSpec) -> int:
+    """The first one of this node."""
+    return spec.node_rank * spec.ranks_per_node
+
+
 def _say(spec: LaunchSpec, text: str) -> None:
-    with spec.log_path(0).open("a") as file:
+    with spec.log_path(_rank(spec)).open("a") as file:
         file.write(text + "\n")
 
 
@@ -46,9 +58,19 @@ def _until_asked(spec: LaunchSpec, seconds: float) -> None:
 
 
 def _fail(spec: LaunchSpec, message: str) -> None:
-    failure = Failure(kind="ValueError", message=message, traceback="Traceback: mine", rank=0)
-    write_failure(spec.path, 0, failure, time.time())
+    _note(spec, Failure(kind="ValueError", message=message, traceback="Traceback: mine"))
     sys.exit(1)
+
+
+def _lose_peer(spec: LaunchSpec, message: str) -> None:
+    """What gloo says where another rank is gone."""
+    _note(spec, Failure(kind="RuntimeError", message="Connection closed by peer"))
+    sys.exit(1)
+
+
+def _note(spec: LaunchSpec, failure: Failure) -> None:
+    rank = _rank(spec)
+    write_failure(spec.path, rank, failure.model_copy(update={"rank": rank}), time.time())
 
 
 def _no_credentials(spec: LaunchSpec, what: str) -> None:
@@ -80,6 +102,9 @@ def _deaf(spec: LaunchSpec, value: Any) -> None:
 
 
 ACTIONS: dict[str, Any] = {
+    "at_node": _at_node,
+    "lose_peer": _lose_peer,
+    "spec": lambda spec, field: _say(spec, f"{field}={getattr(spec, field)}"),
     "say": _say,
     "print": lambda spec, text: print(text, flush=True),
     "variable": _print_variable,

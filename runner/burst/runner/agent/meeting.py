@@ -65,7 +65,7 @@ class Meeting:
         way = network.own_address(apart[0]) if apart else ""
         address = network.meeting_address(self._facts, peers, way)
         chosen = self._choose(address, start, spec)
-        self._show(spec)
+        self._shown = show(spec)
         met = f"{address}:{network.free_port(address)}"
         self._note(chosen.record(self._facts.stack), met)
         return met, chosen
@@ -76,18 +76,12 @@ class Meeting:
         met = self._latest().rendezvous
         host = met.rpartition(":")[0]
         own = host if host == LOOPBACK else network.own_address(host)
-        _see(spec, nodes_of(self._latest())[0], self._site.node.id)
+        see(spec, nodes_of(self._latest())[0], self._site.node.id)
         return met, self._choose(own or self._facts.address, start, spec)
 
     def _choose(self, address: str, start: Start, spec: LaunchSpec) -> Network:
         gpus = any(device.startswith("cuda") for device in spec.devices)
         return network.choose(self._facts, address, start.environ, gpus=gpus)
-
-    def _show(self, spec: LaunchSpec) -> None:
-        """Write into folders that are said to be shared what the other nodes have to see there."""
-        for url in _folders(spec):
-            open_blobs(url).put(_key(spec.allocation), b"burst")
-            self._shown.append(url)
 
     def _note(self, noted: dict[str, Json], met: str = "") -> None:
         store, clock, node = self._site.ws.store, self._site.clock, self._site.node.id
@@ -108,7 +102,21 @@ class Meeting:
             self._control.news.wait()
 
 
-def _see(spec: LaunchSpec, first: str, node: str) -> None:
+def show(spec: LaunchSpec) -> list[str]:
+    """Write into folders that are said to be shared what the other nodes have to see there;
+    returns where."""
+    urls = _folders(spec)
+    for url in urls:
+        open_blobs(url).put(_key(spec.allocation), b"burst")
+    return urls
+
+
+def see(spec: LaunchSpec, first: str, node: str) -> None:
+    """Look for what the node `first` has shown, on `node`.
+
+    Raises:
+        CannotPrepare: a place for checkpoints is another one here.
+    """
     for url in _folders(spec):
         if open_blobs(url).info(_key(spec.allocation)) is None:
             raise CannotPrepare(
