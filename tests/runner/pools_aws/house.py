@@ -76,7 +76,7 @@ class ScriptedEc2(Ec2):
             script: (operation, answer) in the order that they have to be asked for.
             date: EC2's clock.
         """
-        super().__init__("us-east-1", NO_WAIT)
+        super().__init__("us-east-1", NO_WAIT, ManualClock(EPOCH))
         self.script = list(script)
         self.date = date
         self.asked: list[tuple[str, Mapping[str, Any]]] = []

@@ -121,6 +121,10 @@ def test_the_first_ask_reads_each_thing_once_and_the_next_ones_nothing() -> None
     }
 
 
+def test_an_ask_says_how_far_ec2s_clock_was_ahead() -> None:
+    assert ask(pool_of(ScriptedEc2(*region(), date=EPOCH + 250)))["ahead"] == 250.0
+
+
 def test_prices_are_read_again_after_some_minutes_and_the_rest_after_more() -> None:
     clock = ManualClock(EPOCH)
     ec2 = ScriptedEc2(*region(), region()[3], *region())
@@ -234,6 +238,12 @@ def test_a_replacement_in_a_gang_is_beside_the_others() -> None:
     book = {"spot/us-east-1b/p5.48xlarge": a_refusal()}
     with pytest.raises(Refused, match="us-east-1b"):
         ask(pool, beside=other, refusals=book)
+
+
+def test_nothing_is_put_beside_a_node_of_which_it_is_not_known_where_it_is() -> None:
+    (claimed,) = nodes_for(an_ask(), handle={"instance": "i-1"})
+    with pytest.raises(Unreachable, match=claimed.id):
+        ask(pool_of(ScriptedEc2(*region())), beside=claimed)
 
 
 def test_on_demand_pools_read_no_spot_prices_and_pay_the_tables() -> None:

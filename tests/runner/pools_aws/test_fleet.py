@@ -137,7 +137,7 @@ def test_instances_are_read_although_there_are_errors() -> None:
         "Errors": [refused(A, "InsufficientInstanceCapacity", "There is none.")],
     }
     ask = an_ask(2)
-    found = instances_in(answer, ask, "", EPOCH)
+    found = instances_in(answer, ask, "")
     assert [each.id for each in found] == ["i-2", "i-1"]
     assert {(each.zone, each.subnet, each.market) for each in found} == {
         ("us-east-1b", "subnet-b", "spot")
@@ -150,7 +150,7 @@ def test_instances_are_read_although_there_are_errors() -> None:
 
 
 def test_an_answer_with_nothing_in_it_gives_nothing() -> None:
-    assert instances_in({}, an_ask(), "", EPOCH) == []
+    assert instances_in({}, an_ask(), "") == []
     assert refusals_in({}, an_ask(), EPOCH) == {}
 
 
@@ -165,7 +165,7 @@ def test_a_paired_node_knows_where_it_is_and_what_it_costs() -> None:
     ask = an_ask(1, A, whole=True, group=OWN_GROUP)
     group = placement_group_name(CLUSTER, LAUNCH)
     (node,) = nodes_for(ask)
-    found = instances_in({"Instances": [gave(A, "i-1")]}, ask, group, EPOCH)
+    found = instances_in({"Instances": [gave(A, "i-1")]}, ask, group)
     (paired,) = pair([node], found, EPOCH + 1)
     assert paired.launched == EPOCH + 1
     assert paired.handle == {
@@ -174,16 +174,17 @@ def test_a_paired_node_knows_where_it_is_and_what_it_costs() -> None:
         "zone": "us-east-1a",
         "subnet": "subnet-a",
         "market": "spot",
-        "made": EPOCH,
     }
     assert paired.cell == f"us-east-1a/p5.48xlarge/{group}"
     assert paired.price == 20.0
-    assert Cell.of(paired) == Cell("us-east-1a", "p5.48xlarge", group)
-    assert Cell.of(node) is None
+    assert Cell.of(paired, CLUSTER) == Cell("us-east-1a", "p5.48xlarge", group)
+    assert Cell.of(node, CLUSTER) == Cell.of(paired, CLUSTER), "a gang's request tells it too"
+    assert Cell.of(nodes_for(an_ask())[0], CLUSTER) is None, "it may be in either zone"
+    assert Cell.of(nodes_for({})[0], CLUSTER) is None
 
 
 def test_what_an_answer_and_what_a_listing_say_of_a_machine_is_the_same() -> None:
-    (found,) = instances_in({"Instances": [gave(B, "i-1")]}, an_ask(), "", EPOCH)
+    (found,) = instances_in({"Instances": [gave(B, "i-1")]}, an_ask(), "")
     assert read_instance(an_instance("i-1", B)).handle == found.handle
 
 

@@ -33,8 +33,7 @@ GANG = an_ask(2, A, whole=True, group=OWN_GROUP)
 
 
 def with_machine(id: str = "i-1", ask: Any = None, **fields: Any) -> Node:
-    handle = {"instance": id, "made": EPOCH}
-    (node,) = nodes_for(ask or an_ask(), 1, handle=handle, launched=EPOCH, **fields)
+    (node,) = nodes_for(ask or an_ask(), 1, handle={"instance": id}, launched=EPOCH, **fields)
     return node
 
 
@@ -75,8 +74,8 @@ def test_all_machines_are_seen_in_one_look_of_as_many_pages_as_it_has() -> None:
     ("ec2_date", "own_date", "liveness"),
     [
         (EPOCH + 1, EPOCH + 1, Liveness.UNKNOWN),
-        (EPOCH + 299, EPOCH + 3000, Liveness.UNKNOWN),
-        (EPOCH + 301, EPOCH - 3000, Liveness.DEAD),
+        (EPOCH + 599, EPOCH + 3000, Liveness.UNKNOWN),
+        (EPOCH + 601, EPOCH - 3000, Liveness.DEAD),
     ],
 )
 def test_what_is_not_listed_is_unknown_for_a_while_by_ec2s_clock_and_then_dead(
@@ -87,9 +86,17 @@ def test_what_is_not_listed_is_unknown_for_a_while_by_ec2s_clock_and_then_dead(
     assert pool_of(ec2, ManualClock(own_date)).observe([node]) == {node.id: liveness}
 
 
-def test_a_claimed_machine_without_a_date_of_ec2s_waits_for_clocks_that_differ() -> None:
-    (node,) = nodes_for(an_ask(), handle={"instance": "i-1"}, launched=EPOCH)
+@pytest.mark.parametrize("ahead", [-300.0, 300.0])
+def test_the_clock_of_whoever_wrote_the_intent_does_not_count(ahead: float) -> None:
+    node = with_machine(ask={**an_ask(), "ahead": ahead}, requested=EPOCH - ahead)
     for after, liveness in ((599, Liveness.UNKNOWN), (601, Liveness.DEAD)):
+        ec2 = ScriptedEc2(("describe_instances", listed()), date=EPOCH + after)
+        assert pool_of(ec2).observe([node]) == {node.id: liveness}
+
+
+def test_where_ec2s_clock_was_not_known_there_is_time_for_clocks_that_differ() -> None:
+    node = with_machine().model_copy(update={"ask": {}})
+    for after, liveness in ((1199, Liveness.UNKNOWN), (1201, Liveness.DEAD)):
         ec2 = ScriptedEc2(("describe_instances", listed()))
         assert pool_of(ec2, ManualClock(EPOCH + after)).observe([node])[node.id] is liveness
 

@@ -14,6 +14,7 @@ from email.utils import parsedate_to_datetime
 from typing import Any
 
 from burst.core.aws.answers import LOGIN, has_no_credentials, may_pass
+from burst.core.clock import Clock, SystemClock
 from burst.core.errors import BurstError, Refused, Unauthorized, Unreachable
 from burst.core.model import RefusalKind
 from burst.core.retrying import Passing, Retries
@@ -55,12 +56,17 @@ class Ec2Error(Exception):
 class Ec2:
     """EC2 in one region. Safe for threads, and across `fork`."""
 
-    def __init__(self, region: str, retries: Retries | None = None) -> None:
+    def __init__(
+        self, region: str, retries: Retries | None = None, clock: Clock | None = None
+    ) -> None:
         """
         Args:
             region: empty for the one that the environment or the profile names.
         """
         self.region = region
+        self.ahead = 0.0
+        """Seconds that EC2's clock was before this machine's when it last answered."""
+        self._clock = clock or SystemClock()
         self._retries = retries or Retries(attempts=6, first_s=0.5)
         self._client: tuple[int, Any] | None = None
         self._lock = threading.Lock()
@@ -110,13 +116,19 @@ class Ec2:
 
     def _authorized(self, operation: str, asked: Mapping[str, Any]) -> Mapping[str, Any]:
         try:
-            with _told(operation):
-                return self.send(operation, asked)
+            answer = self._once(operation, asked)
         except Unauthorized:
             # A profile may have been logged in again, or a role's file renewed, since.
             self.close()
-            with _told(operation):
-                return self.send(operation, asked)
+            answer = self._once(operation, asked)
+        date = date_of(answer)
+        if date is not None:
+            self.ahead = date - self._clock.now()
+        return answer
+
+    def _once(self, operation: str, asked: Mapping[str, Any]) -> Mapping[str, Any]:
+        with _told(operation):
+            return self.send(operation, asked)
 
     def _connect(self) -> Any:
         with self._lock:

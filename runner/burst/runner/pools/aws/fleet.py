@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -32,10 +32,18 @@ class Cell:
     group: str = ""
 
     @classmethod
-    def of(cls, node: Node) -> Cell | None:
-        """A node's cell; None where it has none."""
+    def of(cls, node: Node, cluster: str) -> Cell | None:
+        """A node's cell; None where it is not known. A machine may have claimed its node before
+        the answer to its request was read, which a gang's request tells as well."""
         parts = node.cell.split("/")
-        return cls(*parts[:3]) if len(parts) in (2, 3) else None
+        if len(parts) in (2, 3):
+            return cls(*parts)
+        offers = list(_overrides(node.ask)) if node.ask else []
+        if len(offers) != 1:
+            return None
+        zone = node.ask["zones"].get(offers[0]["SubnetId"], "")
+        group = group_of(node.ask, cluster, node.launch or node.id)
+        return cls(zone, offers[0]["InstanceType"], group)
 
     def has(self, offer: Offer) -> bool:
         return offer.zone == self.zone and offer.type == self.type
@@ -54,7 +62,7 @@ class Instance:
     launch: str = ""
     state: str = "pending"
     made: float | None = None
-    """By EC2's clock."""
+    """By EC2's clock; None where its answer does not say."""
 
     @property
     def alive(self) -> bool:
@@ -63,16 +71,14 @@ class Instance:
 
     @property
     def handle(self) -> dict[str, Json]:
-        found: dict[str, Json] = {
+        """What is the same whoever found it, and how."""
+        return {
             "instance": self.id,
             "type": self.type,
             "zone": self.zone,
             "subnet": self.subnet,
             "market": self.market,
         }
-        if self.made is not None:
-            found["made"] = self.made
-        return found
 
 
 def ask_for(
@@ -81,6 +87,7 @@ def ask_for(
     *,
     whole: bool,
     group: str = "",
+    ahead: float = 0.0,
 ) -> dict[str, Json]:
     """What to write with an intent.
 
@@ -88,6 +95,7 @@ def ask_for(
         offers: what may be given, each with its launch template, all of one market, best first;
             one only where a placement group is used, which is in one zone and of one type.
         group: the placement group to be in; `own` for a new one of the request.
+        ahead: seconds that EC2's clock is before that of whoever writes the intent.
     """
     chosen = offers[:_MOST_OVERRIDES]
     market = chosen[0][0].market
@@ -126,6 +134,7 @@ def ask_for(
     return {
         "request": request,
         "group": group,
+        "ahead": ahead,
         "zones": {offer.subnet: offer.zone for offer, _ in chosen},
         "prices": {offer.cell: offer.price for offer, _ in chosen if offer.price is not None},
     }
@@ -167,9 +176,7 @@ def request_of(ask: Mapping[str, Json], cluster: str, pool: str, launch: str) ->
     return request
 
 
-def instances_in(
-    answer: Mapping[str, Any], ask: Mapping[str, Json], group: str, made: float | None
-) -> list[Instance]:
+def instances_in(answer: Mapping[str, Any], ask: Mapping[str, Json], group: str) -> list[Instance]:
     """The machines that an answer of CreateFleet tells of, whatever else it says."""
     found = []
     for each in answer.get("Instances", ()):
@@ -183,7 +190,6 @@ def instances_in(
                     subnet=place.subnet,
                     market=place.market,
                     group=group,
-                    made=made,
                 )
             )
     return found
@@ -206,15 +212,18 @@ def all_refused(
 ) -> dict[str, Refusal]:
     """What an error that holds for the whole request says of each of its offers."""
     found: dict[str, Refusal] = {}
-    for config in ask["request"]["LaunchTemplateConfigs"]:
-        for override in config["Overrides"]:
-            subnet = override["SubnetId"]
-            place = Place(
-                market_of(ask), ask["zones"].get(subnet, ""), subnet, override["InstanceType"]
-            )
-            key, made = refusal(place, code, message, now)
-            found.setdefault(key, made)
+    for override in _overrides(ask):
+        subnet = override["SubnetId"]
+        zone = ask["zones"].get(subnet, "")
+        place = Place(market_of(ask), zone, subnet, override["InstanceType"])
+        key, made = refusal(place, code, message, now)
+        found.setdefault(key, made)
     return found
+
+
+def _overrides(ask: Mapping[str, Json]) -> Iterator[Mapping[str, Json]]:
+    for config in ask["request"]["LaunchTemplateConfigs"]:
+        yield from config["Overrides"]
 
 
 def _place(each: Mapping[str, Any], ask: Mapping[str, Json]) -> Place:

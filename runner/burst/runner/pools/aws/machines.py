@@ -14,8 +14,10 @@ from burst.runner.pools.port import Liveness, Machine
 
 VISIBLE_WITHIN_S = 300.0
 """A machine that EC2 has made may not be in its lists for so long."""
-CLOCKS_DIFFER_S = 300.0
-"""How far the clocks of two machines may be apart."""
+MADE_WITHIN_S = 300.0
+"""From its intent until a machine is made, or never."""
+_CLOCKS_DIFFER_S = 600.0
+"""How far apart the dates of two runners may be, of whom one is early and one late."""
 _NOT_THERE = ("InvalidInstanceID.NotFound", "InvalidInstanceID.Malformed")
 _GROUP_GONE = "InvalidPlacementGroup.Unknown"
 _GROUP_IN_USE = "InvalidPlacementGroup.InUse"
@@ -133,17 +135,17 @@ def may_be_too_new(node: Node, date: float | None, now: float) -> bool:
     Args:
         date: EC2's clock when it was asked.
     """
-    made = node.handle.get("made")
-    if made is not None and date is not None:
-        return date - float(made) < VISIBLE_WITHIN_S
-    since = now - (node.launched or node.requested)
-    return since < VISIBLE_WITHIN_S + CLOCKS_DIFFER_S
+    patience = MADE_WITHIN_S + VISIBLE_WITHIN_S
+    ahead = node.ask.get("ahead")
+    if ahead is not None and date is not None:
+        return date - (node.requested + float(ahead)) < patience
+    return now - node.requested < patience + _CLOCKS_DIFFER_S
 
 
 def not_visible(node: Node) -> Unreachable:
     return Unreachable(
         f"EC2 does not show the machine of node {node.id} yet",
-        why=f"instance {node.handle.get('instance')} was made a moment ago",
+        why=f"instance {node.handle.get('instance')} was made some minutes ago at most",
         mend="it is tried again",
     )
 

@@ -14,7 +14,7 @@ from burst.core.errors import BurstError, Refused, Unreachable
 from burst.core.model import Json, Node, Supply
 from burst.runner.pools.aws import offers as deciding
 from burst.runner.pools.aws.catalog import Catalog
-from burst.runner.pools.aws.ec2 import Ec2, Ec2Error, date_of
+from burst.runner.pools.aws.ec2 import Ec2, Ec2Error
 from burst.runner.pools.aws.fleet import (
     OWN_GROUP,
     Cell,
@@ -30,6 +30,7 @@ from burst.runner.pools.aws.fleet import (
 )
 from burst.runner.pools.aws.leftovers import Leftover, find_leftovers, remove_leftover
 from burst.runner.pools.aws.machines import (
+    MADE_WITHIN_S,
     Machines,
     as_machines,
     liveness,
@@ -43,8 +44,6 @@ log = logging.getLogger(__name__)
 
 FRESH_S = 3.0
 """An intent older than this may have been sent before, by this runner or another."""
-STALE_S = 300.0
-"""An intent older than this is sent no more; what came of it is only adopted."""
 BOOT_WITHIN_S = 900.0
 _LOOK_EVERY_S = 5.0
 _CONSOLE_CHARACTERS = 8000
@@ -56,8 +55,7 @@ class AwsPool:
     """Instances of one pool in one region.
 
     Nothing is remembered between calls but what EC2 said of its offers; any number of these may
-    work on the same pool. Handles: instance, type, zone, subnet, market, and when it was made by
-    EC2's clock.
+    work on the same pool. Handles: instance, type, zone, subnet and market.
     """
 
     def __init__(
@@ -83,7 +81,9 @@ class AwsPool:
 
     @property
     def limits(self) -> Limits:
-        return Limits(self._catalog.slots(), self._config.max_nodes, BOOT_WITHIN_S)
+        return Limits(
+            self._catalog.slots(), self._config.max_nodes, boot_within=BOOT_WITHIN_S, costs=True
+        )
 
     def closed_until(self, supply: Supply, now: float) -> float | None:
         return deciding.closed_until(self._catalog.cached(), supply.refusals, self._config, now)
@@ -92,7 +92,7 @@ class AwsPool:
         self, count: int, *, whole: bool, beside: Node | None, supply: Supply, now: float
     ) -> Mapping[str, Json]:
         offers = deciding.usable(self._catalog.offers(), supply.refusals, self._config, now)
-        cell = Cell.of(beside) if beside is not None else None
+        cell = self._cell_of(beside) if beside is not None else None
         if cell is not None:
             offers = [offer for offer in offers if cell.has(offer)]
         if not offers:
@@ -106,7 +106,11 @@ class AwsPool:
         if cell is not None and beside is not None:
             offers = [self._in_subnet_of(beside, offers[0])]
         return ask_for(
-            count, [(each, self._template(each)) for each in offers], whole=whole, group=group
+            count,
+            [(each, self._template(each)) for each in offers],
+            whole=whole,
+            group=group,
+            ahead=round(self._ec2.ahead, 1),
         )
 
     def launch(self, nodes: Sequence[Node]) -> Launched:
@@ -122,7 +126,7 @@ class AwsPool:
         seen: dict[str, Instance] = {}
         if not 0.0 <= age <= FRESH_S:
             seen = dict(self._machines.look(launch).instances)
-        if len(seen) >= count or age > STALE_S:
+        if len(seen) >= count or age > MADE_WITHIN_S:
             return Launched(tuple(pair(nodes, seen.values(), now)))
         return self._send(nodes, launch, seen, now)
 
@@ -199,7 +203,7 @@ class AwsPool:
                 return self._adopt(nodes, launch, now)
             refusals = all_refused(ask, error.code, error.message, now)
         else:
-            found = instances_in(answer, ask, group, date_of(answer))
+            found = instances_in(answer, ask, group)
             seen |= {each.id: each for each in found}
             refusals = refusals_in(answer, ask, now)
         if not seen and ask.get("group") == OWN_GROUP:
@@ -257,6 +261,15 @@ class AwsPool:
     def _template(self, offer: Offer) -> str:
         kind = self._catalog.kind(offer.type)
         return template_for(self._cluster, self.name, kind, self._config.efa)
+
+    def _cell_of(self, node: Node) -> Cell:
+        cell = Cell.of(node, self._cluster)
+        if cell is None:
+            raise Unreachable(
+                f"it is not known yet where node {node.id} is",
+                why="its machine has claimed it before the answer to its request was read",
+            )
+        return cell
 
     def _in_subnet_of(self, node: Node, offer: Offer) -> Offer:
         subnet = str(node.handle.get("subnet", ""))

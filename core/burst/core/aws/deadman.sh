@@ -1,0 +1,70 @@
+#!/bin/sh
+# Ends this machine when nobody can be seen to need it, with neither an agent nor credentials.
+#
+# Usage: deadman.sh [--once]
+#
+# Without --once it looks every few seconds, for ever. It ends the machine (`shutdown -h now`, which
+# the launch template makes a termination) when one of these is so:
+#
+#   life        it has been up for BURST_MAX_LIFE seconds
+#   register    no agent has registered it BURST_REGISTER_WITHIN seconds after the first look
+#   renew       its agent has not renewed its lease for BURST_RENEW_WITHIN seconds
+#   agent       the process BURST_AGENT_PID, if that is set, is there no more
+#
+# An agent says that it registered and renewed with the files `registered` and `renewed` in
+# BURST_RUN; their text is the machine's uptime then. Times are differences of uptime, so that a
+# clock which is set after the boot ends nothing.
+set -u
+
+run=${BURST_RUN:-/run/burst}
+max_life=${BURST_MAX_LIFE:-608400}
+register_within=${BURST_REGISTER_WITHIN:-900}
+renew_within=${BURST_RENEW_WITHIN:-1200}
+every=${BURST_LOOK_EVERY:-15}
+agent=${BURST_AGENT_PID:-}
+
+uptime_s() {
+    read -r up _ </proc/uptime
+    echo "${up%%.*}"
+}
+
+# The uptime that a file holds; what it is not there to say, or says wrongly, counts as never.
+noted() {
+    at=
+    [ -r "$run/$1" ] && read -r at <"$run/$1"
+    case $at in
+    '' | *[!0-9]*) echo "$2" ;;
+    *) echo "$at" ;;
+    esac
+}
+
+# Why the machine has to end; empty while it has not.
+verdict() {
+    now=$(uptime_s)
+    first=$(noted first-look "$now")
+    if [ $((now - first)) -ge "$max_life" ]; then
+        echo "it has been up for its maximum life of $max_life s"
+    elif [ -n "$agent" ] && ! kill -0 "$agent" 2>/dev/null; then
+        echo "its agent, process $agent, has ended"
+    elif [ -e "$run/renewed" ]; then
+        renewed=$(noted renewed "$first")
+        [ $((now - renewed)) -lt "$renew_within" ] ||
+            echo "its agent has not renewed its lease for $renew_within s"
+    elif [ ! -e "$run/registered" ] && [ $((now - first)) -ge "$register_within" ]; then
+        echo "no agent has registered it within $register_within s"
+    fi
+}
+
+end_machine() {
+    echo "burst: ending this machine: $1"
+    PATH=$PATH:/usr/sbin:/sbin shutdown -h now
+}
+
+mkdir -p "$run"
+[ -s "$run/first-look" ] || uptime_s >"$run/first-look"
+while :; do
+    why=$(verdict)
+    [ -z "$why" ] || end_machine "$why"
+    [ "${1:-}" != --once ] || exit 0
+    sleep "$every"
+done
