@@ -24,3 +24,6 @@ def cloud(shared: Lab) -> Iterator[Lab]:
     living = [each.id for each in shared.control.machines() if each.ended is None]
     if living:
         shared.ec2.terminate_instances(InstanceIds=living)
+    for machine in shared.control.machines():
+        if machine.gone is None:
+            shared.gone(machine.id)

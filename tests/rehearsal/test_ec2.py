@@ -161,10 +161,16 @@ def cluster_of_what_cannot(cloud: Lab) -> dict[str, Any]:
     return cloud.fleet(template, offers=[("t3.micro", A)])
 
 
+def no_spot_role(cloud: Lab) -> dict[str, Any]:
+    cloud.control.refuse("AuthFailure.ServiceLinkedRoleCreationNotPermitted", market="spot")
+    return cloud.fleet(cloud.template())
+
+
 REFUSED: list[tuple[Callable[[Lab], dict[str, Any]], str]] = [
     (no_capacity, "InsufficientInstanceCapacity"),
     (lambda cloud: no_quota(cloud, "spot"), "MaxSpotInstanceCountExceeded"),
     (lambda cloud: no_quota(cloud, "on-demand"), "VcpuLimitExceeded"),
+    (no_spot_role, "AuthFailure.ServiceLinkedRoleCreationNotPermitted"),
     (too_cheap, "SpotMaxPriceTooLow"),
     (unknown_group, "InvalidPlacementGroup.Unknown"),
     (cluster_of_what_cannot, "InvalidParameterCombination"),
@@ -556,10 +562,54 @@ def test_whoever_asks_for_a_machine_that_there_is_not_is_told(cloud: Lab) -> Non
         cloud.control.interrupt("i-0000000000000000f")
 
 
-def test_what_is_on_demand_is_never_taken_away(cloud: Lab) -> None:
-    ids = cloud.launch(market="on-demand")
+def test_what_is_on_demand_is_never_reclaimed_but_may_fail(cloud: Lab) -> None:
+    id = cloud.launch(market="on-demand")[0]
     with pytest.raises(Refused):
-        cloud.control.interrupt(ids[0])
+        cloud.control.interrupt(id)
+    cloud.control.interrupt(id, notice=None)
+    assert cloud.gone(id).reason == "Server.InternalError"
+    with pytest.raises(Refused):
+        cloud.control.interrupt(id, notice=None)
+
+
+def test_an_operation_that_there_is_not_is_told_in_words(cloud: Lab) -> None:
+    with pytest.raises(ClientError) as caught:
+        cloud.ec2.describe_capacity_block_offerings(CapacityDurationHours=24)
+    assert caught.value.response["Error"]["Code"] == "UnsupportedOperation"
+
+
+def test_a_template_keeps_its_own_tags_to_itself(cloud: Lab) -> None:
+    tags = {"ResourceType": "launch-template", "Tags": [{"Key": "burst:cluster", "Value": "lab"}]}
+    inner = {"ResourceType": "instance", "Tags": [{"Key": "burst:pool", "Value": "spot"}]}
+    name = f"template-{uuid.uuid4().hex}"
+    cloud.ec2.create_launch_template(
+        LaunchTemplateName=name,
+        LaunchTemplateData={"ImageId": DEFAULT_IMAGE, "TagSpecifications": [inner]},
+        TagSpecifications=[tags],
+    )
+    found = cloud.ec2.describe_launch_templates(LaunchTemplateNames=[name])["LaunchTemplates"]
+    assert found[0]["Tags"] == tags["Tags"]
+    versions = cloud.ec2.describe_launch_template_versions(LaunchTemplateName=name)
+    data = versions["LaunchTemplateVersions"][0]["LaunchTemplateData"]
+    assert data["TagSpecifications"] == [inner]
+
+
+def test_nothing_is_left_of_a_machine_that_has_ended(cloud: Lab) -> None:
+    def left() -> tuple[int, int]:
+        volumes = cloud.ec2.describe_volumes()["Volumes"]
+        return len(volumes), len(cloud.ec2.describe_network_interfaces()["NetworkInterfaces"])
+
+    disk = {
+        "DeviceName": "/dev/sda1",
+        "Ebs": {"VolumeSize": 200, "VolumeType": "gp3", "DeleteOnTermination": True},
+    }
+    before = left()
+    ids = ids_of(cloud.fleet(cloud.template(BlockDeviceMappings=[disk]), 2))
+    assert left() == (before[0] + 2, before[1] + 2)
+    cloud.ec2.terminate_instances(InstanceIds=ids)
+    for id in ids:
+        cloud.gone(id)
+    assert left() == before
 
 
 def test_many_clients_at_once_never_get_more_than_there_is(cloud: Lab) -> None:

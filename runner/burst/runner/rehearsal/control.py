@@ -96,6 +96,19 @@ class Ec2Control:
         """What the account may have at once, in vCPUs, of a class of types (`quota_class`)."""
         self._call("POST", "quota", {"market": market, "kind": kind, "vcpus": vcpus})
 
+    def refuse(
+        self,
+        code: str,
+        message: str = "It was asked that this is refused.",
+        *,
+        type: str = ANY,
+        zone: str = ANY,
+        market: str = ANY,
+    ) -> None:
+        """Refuse those machines with one of EC2's codes: a fleet has it among its `Errors`."""
+        kind = {"type": type, "zone": zone, "market": market}
+        self._call("POST", "refusals", {**kind, "code": code, "message": message})
+
     def set_price(
         self, usd: float, *, type: str = ANY, zone: str = ANY, market: str = ANY
     ) -> None:
@@ -114,7 +127,8 @@ class Ec2Control:
         self._call("POST", "delays", {key: s for key, s in delays.items() if s is not None})
 
     def interrupt(self, id: str, notice: float | None = 120.0) -> float:
-        """Take a spot machine away in `notice` seconds; None gives no notice: it is gone.
+        """Take a spot machine away in `notice` seconds; None gives no notice: it is gone, and so
+        is a machine on demand, which fails.
 
         Returns the date of its end.
         """
@@ -154,7 +168,7 @@ class Ec2Control:
         self._call("DELETE", "faults")
 
     def reset_rules(self) -> None:
-        """Forget every rule of capacity, every quota and every price that was set."""
+        """Forget every rule of capacity, quota, refusal and price that was set."""
         self._call("DELETE", "rules")
 
     def calls(self) -> Mapping[str, int]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import os
 import threading
 from collections import Counter
@@ -19,6 +20,8 @@ from burst.runner.rehearsal.ec2.marks import sweep
 from burst.runner.rehearsal.ec2.rules import CapacityRule, Kind, Quota, Supply
 from burst.runner.rehearsal.ec2.settings import Settings
 from burst.runner.rehearsal.ec2.tokens import Tokens
+
+log = logging.getLogger(__name__)
 
 _CLOCK = SystemClock()
 _CLOSING_S = 20.0
@@ -53,6 +56,8 @@ class Cloud:
     lock: threading.RLock = field(default_factory=threading.RLock)
     capacity: list[CapacityRule] = field(default_factory=list)
     quotas: list[Quota] = field(default_factory=list)
+    refusals: list[tuple[Kind, str, str]] = field(default_factory=list)
+    """What is refused whatever there is, with EC2's code and words."""
     prices: dict[Kind, float] = field(default_factory=dict)
     faults: Faults = field(default_factory=Faults)
     tokens: Tokens = field(default_factory=Tokens)
@@ -105,20 +110,23 @@ class Cloud:
                 machine.process.kill()
 
     def interrupt(self, machine: Machine, notice: float | None) -> float:
-        """Take a spot machine away after `notice` seconds; None tells it nothing and ends it now.
+        """Take a machine away after `notice` seconds; None tells it nothing and ends it now, as a
+        reclaim does and, of a machine on demand, a failure.
 
         Returns when it ends.
 
         Raises:
-            Refused: it is not of the spot market.
+            Refused: it has ended, or it is on demand and a notice makes no sense.
         """
         with self.lock:
-            if machine.kind.market != "spot":
-                raise Refused(f"{machine.id} is not a spot instance: it is never taken away")
-            now = self.clock.now()
+            if not machine.alive:
+                raise Refused(f"{machine.id} has ended already")
+            spot, now = machine.kind.market == "spot", self.clock.now()
             if notice is None:
-                self.end(machine, Reason.RECLAIMED)
+                self.end(machine, Reason.RECLAIMED if spot else Reason.FAILED)
                 return now
+            if not spot:
+                raise Refused(f"{machine.id} is no spot instance: it is never reclaimed")
             machine.noticed, machine.reclaim_at = now, now + notice
             self._later(machine, "reclaim", notice, self._reclaim)
             return machine.reclaim_at
@@ -163,9 +171,14 @@ class Cloud:
             machine.user_data, f"{self.url}/_burst/machines/{machine.id}/shutdown"
         )
         environ = machine.disk.environ(os.environ, self._connected(machine))
-        machine.process = Process(
-            command, environ=environ, folder=machine.disk.root, log=machine.disk.console
-        )
+        try:
+            machine.process = Process(
+                command, environ=environ, folder=machine.disk.root, log=machine.disk.console
+            )
+        except OSError as error:
+            log.error("%s cannot boot: %s", machine.id, error)
+            self.end(machine, Reason.FAILED)
+            return
         machine.booted = self.clock.now()
         self._set(machine, State.RUNNING, Reason.NONE)
         name = f"watch-{machine.id}"
@@ -186,13 +199,15 @@ class Cloud:
     def _watch(self, machine: Machine) -> None:
         """Wait until nothing of a machine runs, whoever ended it."""
         assert machine.process is not None
-        machine.process.wait()
+        reason = Reason.ITSELF  # whatever runs there has killed its own first process
+        try:
+            machine.process.wait()
+        except OSError as error:
+            log.error("%s cannot boot: %s", machine.id, error)
+            reason = Reason.FAILED
         sweep(str(machine.disk.root))
         with self.lock:
-            if machine.alive:  # whatever runs there has killed its own first process
-                machine.ended = self.clock.now()
-                machine.reason = Reason.ITSELF
-                machine.state = State.STOPPING if machine.stops else State.SHUTTING_DOWN
+            self.end(machine, reason)
             self._gone(machine)
 
     def _reclaim(self, machine: Machine) -> None:

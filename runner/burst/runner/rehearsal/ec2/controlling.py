@@ -32,6 +32,7 @@ def control(cloud: Cloud, method: str, path: str, body: Body) -> Any:
         ("GET", "calls"): lambda cloud, _: {"calls": dict(cloud.calls)},
         ("POST", "capacity"): _capacity,
         ("POST", "quota"): _quota,
+        ("POST", "refusals"): _refuse,
         ("POST", "price"): _price,
         ("POST", "delays"): _delays,
         ("POST", "faults"): _fault,
@@ -111,6 +112,10 @@ def _quota(cloud: Cloud, body: Body) -> None:
     cloud.quotas.append(quota)
 
 
+def _refuse(cloud: Cloud, body: Body) -> None:
+    cloud.refusals.append((_kind(body), body["code"], body["message"]))
+
+
 def _price(cloud: Cloud, body: Body) -> None:
     cloud.prices[_kind(body)] = float(body["usd"])
 
@@ -118,6 +123,7 @@ def _price(cloud: Cloud, body: Body) -> None:
 def _reset_rules(cloud: Cloud, _: Body) -> None:
     cloud.capacity.clear()
     cloud.quotas.clear()
+    cloud.refusals.clear()
     cloud.prices.clear()
 
 

@@ -35,6 +35,7 @@ class Reason(StrEnum):
     USER = "Client.UserInitiatedShutdown"
     ITSELF = "Client.InstanceInitiatedShutdown"
     RECLAIMED = "Server.SpotInstanceTermination"
+    FAILED = "Server.InternalError"
 
     @property
     def message(self) -> str:
@@ -44,6 +45,7 @@ class Reason(StrEnum):
             Reason.USER: "User initiated shutdown",
             Reason.ITSELF: "Instance initiated shutdown",
             Reason.RECLAIMED: "Spot instance termination",
+            Reason.FAILED: "Internal error",
         }
         return f"{self}: {words[self]}" if self else ""
 

@@ -5,12 +5,13 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any, ClassVar
 
+from moto.core.responses import ActionResult
 from moto.ec2.responses._base_response import EC2BaseResponse
 
 from burst.runner.rehearsal.ec2.cloud import Cloud
 from burst.runner.rehearsal.ec2.faults import status_of
 from burst.runner.rehearsal.ec2.machine import Machine
-from burst.runner.rehearsal.ec2.patched.errors import Problem, token_mismatch
+from burst.runner.rehearsal.ec2.patched.errors import Problem, token_mismatch, unsupported
 from burst.runner.rehearsal.ec2.spec import Data
 from burst.runner.rehearsal.ec2.tokens import Mismatch
 
@@ -27,6 +28,13 @@ class Operations(EC2BaseResponse):
         if isinstance(action_result.result, Problem):
             status = status_of(action_result.result.code)
         return status, headers, body
+
+    def call_action(self) -> Any:
+        """moto answers a page of HTML where it lacks an operation."""
+        try:
+            return super().call_action()
+        except NotImplementedError as error:
+            return self.serialized(ActionResult(unsupported(str(error))))
 
     def idempotent(self, operation: str, answer: Callable[[], Any]) -> Any:
         """What was answered to the call's client token before, or what `answer` gives now.

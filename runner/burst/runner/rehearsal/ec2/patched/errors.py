@@ -14,7 +14,7 @@ class Problem(EC2ClientError):
 
 def unsupported(what: str) -> Problem:
     """For what EC2 can do and the rehearsal cannot."""
-    return Problem("UnsupportedOperation", f"The rehearsal cloud does not have {what}.")
+    return Problem("UnsupportedOperation", f"The rehearsal cloud lacks this: {what}.")
 
 
 def token_mismatch() -> Problem:

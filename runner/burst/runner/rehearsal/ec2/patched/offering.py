@@ -87,6 +87,9 @@ class Offering(Operations):
         if not facts_of(spec.type):
             message = f"Invalid value '{spec.type}' for InstanceType."
             return "InvalidParameterValue", message
+        for refused, code, words in self.cloud.refusals:
+            if refused.matches(kind):
+                return code, words
         zones = zones_of(spec.type, self.ec2_backend.region_name)
         if kind.zone not in zones:
             return not_here, (

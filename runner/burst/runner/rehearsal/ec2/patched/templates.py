@@ -13,6 +13,17 @@ _PAGE = 200
 
 
 class Templates(Operations, LaunchTemplates):
+    def create_launch_template(self) -> Any:
+        """moto writes the template's own tags into its data too."""
+        answer = super().create_launch_template()
+        name = self._get_param("LaunchTemplateName")
+        data = self.ec2_backend.get_launch_template_by_name(name).versions[0].data
+        given = data.pop("TagSpecifications", [])
+        kept = [each for each in given if each["ResourceType"] != "launch-template"]
+        if kept:
+            data["TagSpecifications"] = kept
+        return answer
+
     def create_launch_template_version(self) -> Any:
         """With what the source version has and this one does not say; moto forgets the source."""
         source = self._get_param("SourceVersion")
