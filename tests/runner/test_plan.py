@@ -433,7 +433,7 @@ def _as_runs(started: Sequence[object]) -> list[Run]:
 
 def _missing(room: Room, head: Want) -> float:
     """Slots that must become free for `head` on the nodes nearest to it; infinite for never."""
-    chosen = room._candidates(head)
+    chosen = room.nearest(head)
     if not chosen:
         return float("inf")
     return sum(max(0, head.slots // len(chosen) - len(room._free[id])) for id in chosen)

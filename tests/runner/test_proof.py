@@ -156,7 +156,7 @@ def test_an_unproved_trial_waits_at_home_and_goes_on_once_it_is_proved(house: Tw
     assert str(waiting.wait).endswith("which is done where it trains")
     assert len(house.spot.alive) == 1
     house.write(proved=CKPT)
-    house.run(until=lambda: house.runs_in("spot"))
+    house.run(200, until=lambda: house.runs_in("spot"))
 
 
 @pytest.mark.parametrize("fields", [{}, {"checkpoint": CKPT, "proved": CKPT}])
@@ -165,7 +165,7 @@ def test_a_fresh_trial_and_a_proved_one_go_where_there_is_room(
 ) -> None:
     house.write(**fields)
     house.displace()
-    house.run(until=lambda: house.runs_in("spot"))
+    house.run(200, until=lambda: house.runs_in("spot"))
 
 
 def test_a_trial_that_is_where_nodes_are_lost_goes_on_there(tmp_path: Path) -> None:

@@ -1,44 +1,57 @@
-"""How many more nodes a pool should have for the trials that do not fit."""
+"""How many nodes trials need, whatever there is of them."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 
-from burst.runner.plan.snapshot import PlanPool, Want
+from burst.runner.plan.snapshot import Want
 
 
 def can_ever_fit(want: Want, slots_per_node: int, max_nodes: int) -> bool:
     """Whether a pool of such nodes could run the gang, were all of them empty."""
     if want.slots <= slots_per_node:
         return max_nodes > 0
-    whole = want.slots % slots_per_node == 0 and not want.single_node
-    return whole and want.slots // slots_per_node <= max_nodes
+    nodes = gang_nodes(want, slots_per_node)
+    return 0 < nodes <= max_nodes
+
+
+def gang_nodes(want: Want, slots_per_node: int) -> int:
+    """The nodes of a gang of several; 0 where one node would do, or several would not."""
+    whole = want.slots > slots_per_node and want.slots % slots_per_node == 0
+    return want.slots // slots_per_node if whole and not want.single_node else 0
+
+
+class Bins:
+    """Nodes as bins for trials that need one node or less. Best fit; with the largest trials first
+    that is never more than 11/9 of the fewest nodes possible, and one."""
+
+    def __init__(self, size: int, count: int) -> None:
+        self._size = size
+        self._free: dict[int, int] = {size: count}
+        """By free slots: how many bins have so many."""
+
+    def put(self, slots: int) -> bool:
+        """Whether there was room in a bin; then it is taken."""
+        room = min((free for free, n in self._free.items() if n and free >= slots), default=None)
+        if room is None:
+            return False
+        self._free[room] -= 1
+        self._free[room - slots] = self._free.get(room - slots, 0) + 1
+        return True
+
+    def open(self) -> None:
+        """One more, empty."""
+        self._free[self._size] = self._free.get(self._size, 0) + 1
 
 
 def nodes_needed(wants: Sequence[Want], slots_per_node: int) -> int:
-    """Nodes for `wants`, packed first-fit with the largest first; gangs take whole nodes."""
-    whole, left = 0, []
-    for want in wants:
-        nodes, rest = divmod(want.slots, slots_per_node)
-        whole += nodes
-        if rest:
-            left.append(rest)
-    bins: dict[int, int] = {}
-    opened = 0
-    for slots in sorted(left, reverse=True):
-        room = min((free for free, count in bins.items() if count and free >= slots), default=0)
-        if room:
-            bins[room] -= 1
-        else:
-            opened, room = opened + 1, slots_per_node
-        bins[room - slots] = bins.get(room - slots, 0) + 1
-    # Trials without slots ride along on any node.
-    return max(whole + opened, 1 if wants else 0)
-
-
-def to_launch(pool: PlanPool, wants: Sequence[Want], now: float) -> int:
-    """Nodes to ask for now: what is needed, less what is coming, within the pool's limit."""
-    if not pool.launches or (pool.retry_at is not None and now < pool.retry_at):
-        return 0
-    missing = nodes_needed(wants, pool.slots_per_node) - pool.coming
-    return max(0, min(missing, pool.max_nodes - pool.nodes))
+    """Nodes for `wants` from nothing; gangs take whole nodes of their own."""
+    gangs = sum(gang_nodes(want, slots_per_node) for want in wants)
+    bins, opened = Bins(slots_per_node, 0), 0
+    for slots in sorted((w.slots for w in wants if w.slots <= slots_per_node), reverse=True):
+        # Trials without slots ride along on any node, a gang's too.
+        if not bins.put(slots) and (slots or not gangs + opened):
+            bins.open()
+            opened += 1
+            bins.put(slots)
+    return gangs + opened

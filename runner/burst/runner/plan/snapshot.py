@@ -31,6 +31,16 @@ class Want:
     """Why some of the trial's pools are not among `pools`, if they are not."""
     burst_after: float = 120.0
     """Seconds of waiting for one pool after which the next one is tried too."""
+    waiting_since: float | None = None
+    """Since when it waits this time, which `burst_after` and batches count from; by default since
+    `queued`, which is kept through every attempt."""
+    leaving: bool = False
+    """Whether it still runs, and leaves because its node does: what it will need is asked for or
+    kept free already, and nothing starts."""
+
+    @property
+    def since(self) -> float:
+        return self.queued if self.waiting_since is None else self.waiting_since
 
     @property
     def order(self) -> tuple[int, float, str]:
@@ -81,7 +91,7 @@ class PlanPool:
     coming: int = 0
     """Nodes asked for and not ready yet."""
     coming_whole: tuple[int, ...] = ()
-    """Of those `coming`, the sizes of the requests that are wanted whole, for a gang each."""
+    """Of those `coming`, how many are of each request that is wanted whole, for a gang each."""
     trouble: str = ""
     """Why its last node could not be started."""
     retry_at: float | None = None

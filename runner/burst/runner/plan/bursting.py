@@ -1,0 +1,50 @@
+"""When each of a trial's pools opens to it: the first at once, each further one after a wait."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+from burst.runner.plan.snapshot import PlanPool, Want
+
+
+@dataclass(frozen=True)
+class Opening:
+    pool: str
+    at: float
+    """From then on the trial may start, and nodes may be asked for it, in this pool."""
+
+
+def openings(
+    want: Want, pools: Sequence[PlanPool], hopeless: Callable[[PlanPool, float], bool]
+) -> tuple[Opening, ...]:
+    """The dates at which `pools` open to the trial, in its own order.
+
+    Each is waited for during `burst_after`, but for one of which nothing can come in that time.
+
+    Args:
+        hopeless: whether a pool can give the trial nothing until the date.
+    """
+    found, at = [], want.since
+    for pool in pools:
+        found.append(Opening(pool.name, at))
+        then = at + want.burst_after
+        if not hopeless(pool, then):
+            at = then
+    return tuple(found)
+
+
+def is_dry(pool: PlanPool, ready: int, until: float) -> bool:
+    """Whether the pool has no node that trains, and none can come until the date.
+
+    A pool that said no is dry from when it said so: the date of its next try counts and not the
+    present, or the pool behind it would close again at that moment.
+    """
+    if pool.stopped:
+        return True
+    if ready or pool.coming:
+        return False
+    unfit = pool.nodes >= pool.max_nodes and bool(pool.trouble)
+    if not pool.launches or unfit:
+        return True
+    return pool.retry_at is not None and pool.retry_at >= until
