@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from burst.core.clock import ManualClock
-from burst.core.errors import Refused, Unreachable
+from burst.core.errors import Unreachable
 from burst.core.model import RefusalKind
 from burst.runner.pools.aws.fleet import OWN_GROUP
 from tests.runner.pools_aws.house import (
@@ -248,9 +248,9 @@ def test_expired_credentials_are_looked_up_anew_once() -> None:
         pool_of(ec2).launch(nodes_for(an_ask()))
 
 
-def test_an_intent_without_an_ask_is_refused() -> None:
-    with pytest.raises(Refused, match="what to ask"):
-        pool_of(ScriptedEc2()).launch(nodes_for({}))
+def test_of_an_intent_that_does_not_say_what_to_ask_only_what_is_there_is_taken() -> None:
+    ec2 = ScriptedEc2(("describe_instances", listed(an_instance("i-1"))))
+    assert ids_of(pool_of(ec2).launch(nodes_for({})).nodes) == ["i-1"]
 
 
 def test_a_bad_profile_is_no_lack_of_capacity() -> None:

@@ -117,16 +117,12 @@ class AwsPool:
         now = self._clock.now()
         first = min(nodes, key=lambda node: node.id)
         launch = first.launch or first.id
-        if not first.ask:
-            raise Refused(
-                f"node {first.id} cannot be launched", why="its record does not say what to ask"
-            )
-        count = count_of(first.ask)
         age = now - min(node.requested for node in nodes)
+        late = age > MADE_WITHIN_S or not first.ask
         seen: dict[str, Instance] = {}
-        if not 0.0 <= age <= FRESH_S:
+        if late or not 0.0 <= age <= FRESH_S:
             seen = dict(self._machines.look(launch).instances)
-        if len(seen) >= count or age > MADE_WITHIN_S:
+        if late or len(seen) >= count_of(first.ask):
             return Launched(tuple(pair(nodes, seen.values(), now)))
         return self._send(nodes, launch, seen, now)
 
