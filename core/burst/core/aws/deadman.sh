@@ -41,17 +41,18 @@ noted() {
 # Why the machine has to end; empty while it has not.
 verdict() {
     now=$(uptime_s)
-    first=$(noted first-look "$now")
+    first=$(noted first-look "$began")
+    registered=$(noted registered "$first")
+    renewed=$(noted renewed "$registered")
     if [ $((now - first)) -ge "$max_life" ]; then
         echo "it has been up for its maximum life of $max_life s"
     elif [ -n "$agent" ] && ! kill -0 "$agent" 2>/dev/null; then
         echo "its agent, process $agent, has ended"
-    elif [ -e "$run/renewed" ]; then
-        renewed=$(noted renewed "$first")
-        [ $((now - renewed)) -lt "$renew_within" ] ||
-            echo "its agent has not renewed its lease for $renew_within s"
-    elif [ ! -e "$run/registered" ] && [ $((now - first)) -ge "$register_within" ]; then
-        echo "no agent has registered it within $register_within s"
+    elif [ ! -e "$run/registered" ]; then
+        [ $((now - first)) -lt "$register_within" ] ||
+            echo "no agent has registered it within $register_within s"
+    elif [ $((now - renewed)) -ge "$renew_within" ]; then
+        echo "its agent has not renewed its lease for $renew_within s"
     fi
 }
 
@@ -60,8 +61,9 @@ end_machine() {
     PATH=$PATH:/usr/sbin:/sbin shutdown -h now
 }
 
+began=$(uptime_s)
 mkdir -p "$run"
-[ -s "$run/first-look" ] || uptime_s >"$run/first-look"
+[ -s "$run/first-look" ] || echo "$began" >"$run/first-look"
 while :; do
     why=$(verdict)
     [ -z "$why" ] || end_machine "$why"
