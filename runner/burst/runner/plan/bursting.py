@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from typing import NamedTuple
 
 from burst.runner.plan.snapshot import PlanPool, Want
 
 
-@dataclass(frozen=True)
-class Opening:
+class Opening(NamedTuple):
     pool: str
     at: float
     """From then on the trial may start, and nodes may be asked for it, in this pool."""

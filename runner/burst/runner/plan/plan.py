@@ -97,11 +97,12 @@ class _Making:
             # Trials that only wait for room count too, or more nodes would be launched for an
             # experiment than it may use.
             self.used[want.experiment] = self.used.get(want.experiment, 0) + want.slots
-        opens = tuple(each for each in known if each.at <= self.now)
+        opens = known
+        if known and known[-1].at > self.now:
+            opens = tuple(each for each in known if each.at <= self.now)
         if not self._start(want, opens):
-            later = tuple(each for each in known if each.at > self.now)
-            if later:
-                self.soon.append((want, later))
+            if len(opens) < len(known):
+                self.soon.append((want, known[len(opens) :]))
             unmet = self._leave_waiting(want, opens)
             if not want.leaving:
                 self.waiting.append((unmet, known))
@@ -147,7 +148,7 @@ class _Making:
 
     def _leave_waiting(self, want: Want, opens: tuple[Opening, ...]) -> Unmet:
         heads = [each.pool for each in opens if each.pool not in self.heads]
-        unmet = Unmet(want, opens, frozenset(heads))
+        unmet = Unmet(want, opens, tuple(heads))
         makes_room = False
         for name in heads:
             self.heads[name] = want

@@ -56,6 +56,11 @@ class Answers:
         self._rooms = rooms
         self._now = now
         self._said: dict[object, Reason] = {}
+        self._refusing = {
+            name: pool.retry_at
+            for name, pool in pools.items()
+            if pool.retry_at is not None and pool.retry_at > now
+        }
 
     def why_not(self, want: Want, standings: tuple[Standing, ...]) -> Reason:
         """The reason why `want` does not start in any of its pools, in its order."""
@@ -67,9 +72,12 @@ class Answers:
 
     def retry_at(self, standings: Sequence[Standing]) -> float | None:
         """When one of the pools is asked again that said no."""
-        dates = [self._pools[each.pool].retry_at for each in standings
-                 if each.open and not each.served]  # fmt: skip
-        return min((at for at in dates if at is not None and at > self._now), default=None)
+        dates = [
+            at
+            for each in standings
+            if (at := self._refusing.get(each.pool)) and each.open and not each.served
+        ]
+        return min(dates, default=None)
 
     def _reason(self, want: Want, standings: Sequence[Standing]) -> Reason:
         if not standings:
@@ -146,7 +154,7 @@ class Answers:
         return Reason(code=code, text=_after_trouble(text, pool))
 
     def _refused(self, pool: PlanPool) -> bool:
-        return pool.retry_at is not None and self._now < pool.retry_at
+        return pool.name in self._refusing
 
 
 def _never_fits(want: Want, pool: PlanPool) -> Reason:

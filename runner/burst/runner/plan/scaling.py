@@ -9,8 +9,8 @@ out asks for nothing again.
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass
 
 from burst.runner.plan.bursting import Opening
 from burst.runner.plan.demand import Bins, gang_nodes
@@ -28,9 +28,9 @@ class Unmet:
     want: Want
     opens: tuple[Opening, ...]
     """The pools that are open to it, in its order."""
-    heads: frozenset[str] = frozenset()
+    heads: Collection[str] = ()
     """The pools of which it is the head."""
-    served: set[str] = field(default_factory=set)
+    served: tuple[str, ...] = ()
     """The pools of which nodes are in flight, or asked for, for it."""
 
     def looks_on(self, now: float) -> Sequence[Opening]:
@@ -211,16 +211,20 @@ class Scaling:
     def add(self, unmet: Unmet) -> None:
         """A trial that does not fit. What is left of a gang is held for it from now on."""
         self.unmet.append(unmet)
-        over = [self.asking[opening.pool] for opening in unmet.opens]
-        over = [each for each in over if gang_nodes(unmet.want, each.pool.slots_per_node)]
-        for asking in over:
-            looked_at = {each.pool for each in unmet.looks_on(self._now)}
-            if asking.pool.name in looked_at and asking.begin(unmet.want):
-                unmet.served.add(asking.pool.name)
-        looked_at = {each.pool for each in unmet.looks_on(self._now)}
+        gang_in = [
+            opening
+            for opening in unmet.opens
+            if gang_nodes(unmet.want, self.asking[opening.pool].pool.slots_per_node)
+        ]
+        for opening in gang_in:
+            looks = opening in unmet.looks_on(self._now)
+            if looks and self.asking[opening.pool].begin(unmet.want):
+                unmet.served += (opening.pool,)
         first = True
-        for asking in over:
-            if asking.pool.name in looked_at and asking.plan_gang(unmet.want, first=first):
+        for opening in gang_in:
+            asking = self.asking[opening.pool]
+            looks = opening in unmet.looks_on(self._now)
+            if looks and asking.plan_gang(unmet.want, first=first):
                 first = False
 
     def settle(self) -> dict[str, list[Launch]]:
@@ -240,9 +244,9 @@ class Scaling:
         for asking in self.asking.values():
             found += [*asking.dates, *([] if asking.due is None else [asking.due])]
         for unmet in self.unmet:
-            for index, opening in enumerate(unmet.opens):
+            for index, opening in enumerate(unmet.opens[:-1]):
                 due = unmet.due_again(index)
-                if opening.pool in unmet.served and due is not None:
+                if due is not None and due > self._now and opening.pool in unmet.served:
                     found.append(due)
         return found
 
@@ -254,7 +258,7 @@ class Scaling:
                     asking.stand_behind(unmet.want)
                     return
             elif asking.ask_gang(unmet.want):
-                unmet.served.add(opening.pool)
+                unmet.served += (opening.pool,)
                 return
 
     def _ask_single(self, unmet: Unmet) -> None:
@@ -263,14 +267,14 @@ class Scaling:
             pass
         for opening in unmet.looks_on(self._now):
             if self.asking[opening.pool].ask_single(want, max(opening.at, want.since)):
-                unmet.served.add(opening.pool)
+                unmet.served += (opening.pool,)
                 return
 
     def _is_in_flight(self, unmet: Unmet) -> bool:
         """Whether nodes that come have room for it, in one more pool than was known."""
         for opening in unmet.looks_on(self._now):
             if self.asking[opening.pool].in_flight(unmet.want):
-                unmet.served.add(opening.pool)
+                unmet.served += (opening.pool,)
                 self.asking[opening.pool].join(max(opening.at, unmet.want.since))
                 return True
         return False
