@@ -28,6 +28,8 @@ from pathlib import Path
 import psutil
 
 from burst.core.launch import StopFlag, read_launch
+from burst.core.model import Trial
+from burst.core.store import open_store
 from interrupted import Interrupted
 
 
@@ -50,10 +52,20 @@ class Ganged(Interrupted):
                 trained.write(f"{batch_idx}\\n")
         return super().train_batch(batch, epoch_idx, batch_idx)
 
+    def _wait_for_checkpoint(self):
+        """So that it does not depend on the disk how much the next attempt repeats."""
+        spec = read_launch()
+        store = open_store(spec.store_url)
+        while not store.get(Trial, spec.trial).checkpoint:
+            time.sleep(0.05)
+        store.close()
+
     def _raise(self):
+        self._wait_for_checkpoint()
         raise ZeroDivisionError("the user is to see this")
 
     def _exit(self):
+        self._wait_for_checkpoint()
         os._exit(3)
 
     def _term(self):
@@ -63,6 +75,7 @@ class Ganged(Interrupted):
             time.sleep(0.01)
 
     def _die(self):
+        self._wait_for_checkpoint()
         agent().kill()
         time.sleep(600)  # its guard ends this process
 '''
@@ -106,15 +119,15 @@ class Cluster:
         self._log = folder / "agents.log"
 
     @contextmanager
-    def nodes(self, count: int, *prefix: str) -> Iterator[Workspace]:
+    def nodes(self, count: int, prefixes: Sequence[tuple[str, ...]] = ()) -> Iterator[Workspace]:
         """So many agents, started in front of whatever the body does; ended behind it.
 
         Args:
-            prefix: words to put before each agent's command.
+            prefixes: words to put before the command of each.
         """
         workspace = open_workspace(self.bench.environment, self.bench.code)
         try:
-            for _ in range(count):
+            for prefix in prefixes or [()] * count:
                 self.start_agent(*prefix)
             with closing(workspace.store):
                 wait_for(lambda: self._ready(workspace, count), f"{count} nodes")
