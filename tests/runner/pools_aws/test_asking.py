@@ -138,6 +138,16 @@ def test_prices_are_read_again_after_some_minutes_and_the_rest_after_more() -> N
     assert ec2.script == []
 
 
+def test_old_prices_and_places_are_better_than_none_while_ec2_does_not_answer() -> None:
+    clock = ManualClock(EPOCH)
+    silent = [("describe_instance_types", lost())] * 3
+    silent += [("describe_spot_price_history", lost())] * 3
+    pool = pool_of(ScriptedEc2(*region(), *silent), clock)
+    first = ask(pool)
+    clock.advance(3600)
+    assert ask(pool) == first
+
+
 def test_the_newest_price_of_a_zone_counts() -> None:
     answers = region()
     history = [
@@ -199,7 +209,10 @@ def test_a_gang_is_asked_for_in_the_one_cell_where_it_is_likeliest_to_be_had() -
     assert len(ec2.operations) == 5, "scores are few, and kept"
 
 
-@pytest.mark.parametrize("answer", [said("UnauthorizedOperation"), lost(), said("InvalidAction")])
+@pytest.mark.parametrize(
+    "answer",
+    [said("UnauthorizedOperation"), lost(), said("InvalidAction"), said("RequestLimitExceeded")],
+)
 def test_without_scores_a_gang_goes_where_it_is_cheapest(answer: Exception) -> None:
     prices = {("p5.48xlarge", "us-east-1a"): 30.0, ("p5.48xlarge", "us-east-1b"): 12.0}
     ec2 = ScriptedEc2(*region(prices=prices), ("get_spot_placement_scores", answer))

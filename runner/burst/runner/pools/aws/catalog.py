@@ -16,7 +16,7 @@ from burst.core.aws.instance_types import (
 from burst.core.aws.names import CLUSTER
 from burst.core.clock import Clock
 from burst.core.config.cluster import AwsPool
-from burst.core.errors import BurstError, Refused
+from burst.core.errors import Refused, Unreachable
 from burst.runner.pools.aws.ec2 import Ec2, Ec2Error
 from burst.runner.pools.aws.offers import ON_DEMAND, SPOT, Offer
 
@@ -137,10 +137,17 @@ class Catalog:
         return next(iter(slots.values()))
 
     def _read_places(self) -> Places:
-        if self._places is None or self._is_old(self._places[0], _PLACES_HOLD_S):
+        held = self._places
+        if held is not None and not self._is_old(held[0], _PLACES_HOLD_S):
+            return held[1]
+        try:
             places = Places(self._read_types(), self._read_subnets(), self._read_offered())
-            self._places = (self._clock.monotonic(), places)
-        return self._places[1]
+        except Unreachable:
+            if held is None:
+                raise
+            return held[1]  # what was true some minutes ago is better than to launch nothing
+        self._places = (self._clock.monotonic(), places)
+        return places
 
     def _read_types(self) -> Mapping[str, InstanceType]:
         names = list(self._config.instance_types)
@@ -200,9 +207,17 @@ class Catalog:
     def _read_prices(self) -> Mapping[tuple[str, str], float]:
         if self._config.market != SPOT:
             return {}
-        if self._prices is None or self._is_old(self._prices[0], _PRICES_HOLD_S):
-            self._prices = (self._clock.monotonic(), self._spot_prices())
-        return self._prices[1]
+        held = self._prices
+        if held is not None and not self._is_old(held[0], _PRICES_HOLD_S):
+            return held[1]
+        try:
+            prices = self._spot_prices()
+        except Unreachable:
+            if held is None:
+                raise
+            return held[1]
+        self._prices = (self._clock.monotonic(), prices)
+        return prices
 
     def _spot_prices(self) -> Mapping[tuple[str, str], float]:
         since = datetime.fromtimestamp(self._clock.now() - _PRICE_HISTORY_S, UTC)
@@ -223,23 +238,21 @@ class Catalog:
         return {place: price for place, (_, price) in newest.items()}
 
     def _read_scores(self, name: str, count: int) -> Mapping[str, float]:
-        """By zone id; empty where AWS gives none, which an old guess of none is too."""
+        """By zone id; empty where AWS gives none, which is kept as long."""
         held = self._scores.get((count, name))
         if held is not None and not self._is_old(held[0], _SCORES_HOLD_S):
             return held[1]
-        scores: dict[str, float] = {}
-        try:
-            answer = self._ec2.ask_once(
-                "get_spot_placement_scores",
-                InstanceTypes=[name],
-                TargetCapacity=count,
-                SingleAvailabilityZone=True,
-                RegionNames=[self._region(self._read_places())],
-            )
-            for each in answer["SpotPlacementScores"]:
-                scores[each.get("AvailabilityZoneId", "")] = float(each["Score"])
-        except (Ec2Error, BurstError):
-            scores = {}  # a guess that nobody gives is no reason to ask for no machine
+        answer = self._ec2.guess(
+            "get_spot_placement_scores",
+            InstanceTypes=[name],
+            TargetCapacity=count,
+            SingleAvailabilityZone=True,
+            RegionNames=[self._region(self._read_places())],
+        )
+        scores = {
+            each.get("AvailabilityZoneId", ""): float(each["Score"])
+            for each in (answer or {}).get("SpotPlacementScores", ())
+        }
         self._scores[count, name] = (self._clock.monotonic(), scores)
         return scores
 

@@ -20,7 +20,9 @@ from burst.core.model import RefusalKind
 from burst.core.retrying import Passing, Retries
 from burst.runner.pools.aws.codes import kind_of
 
-_CONNECT_S, _SILENCE_S = 5.0, 60.0
+_CONNECT_S, _SILENCE_S = 3.0, 30.0
+_RETRIES = Retries(attempts=6, first_s=0.5, longest_s=4.0, within_s=10.0)
+"""A runner has more to do than to wait for EC2; what was not done now is done by its next pass."""
 _THROTTLED = ("RequestLimitExceeded", "RequestThrottled", "Throttling", "ThrottlingException")
 _UNKNOWN_KEYS = (
     "AuthFailure",
@@ -67,7 +69,7 @@ class Ec2:
         self.ahead = 0.0
         """Seconds that EC2's clock was before this machine's when it last answered."""
         self._clock = clock or SystemClock()
-        self._retries = retries or Retries(attempts=6, first_s=0.5)
+        self._retries = retries or _RETRIES
         self._client: tuple[int, Any] | None = None
         self._lock = threading.Lock()
 
@@ -92,6 +94,13 @@ class Ec2:
                 raise lost.error from lost
 
         return self._retries.run(attempt)
+
+    def guess(self, operation: str, **asked: Any) -> Mapping[str, Any] | None:
+        """EC2's answer, if it gives one at once: for what is good to know and no more."""
+        try:
+            return self._authorized(operation, asked)
+        except (Passing, Ec2Error, BurstError):
+            return None
 
     def pages(self, operation: str, **asked: Any) -> Iterator[Mapping[str, Any]]:
         """The answers of a call that has several pages."""
