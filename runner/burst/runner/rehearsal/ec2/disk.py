@@ -13,8 +13,8 @@ from pathlib import Path
 from burst.runner.rehearsal.ec2 import shutdown
 from burst.runner.rehearsal.ec2.marks import MARK
 
-ETC = "BURST_ETC"
-"""Names the folder that stands for /etc/burst."""
+FOLDERS = {"BURST_ETC": "etc/burst", "BURST_RUN": "run/burst"}
+"""Variables that name the folders which stand for /etc/burst and /run/burst."""
 _KEPT = ("PATH", "VIRTUAL_ENV", "PYTHONPATH", "LANG", "LC_ALL", "TZ", "LD_LIBRARY_PATH")
 _CONSOLE_TAIL = 64 * 1024  # what GetConsoleOutput gives
 _INIT = """\
@@ -43,8 +43,8 @@ class Disk:
         As cloud-init does, a script is run by the program that its first line names, and anything
         else is not run. The machine stays up when its script has ended.
         """
-        for folder in (self.root, self.bin, self.root / "home", self.root / "tmp", self.etc):
-            folder.mkdir(parents=True, exist_ok=True)
+        for folder in ("bin", "home", "tmp", *FOLDERS.values()):
+            (self.root / folder).mkdir(parents=True, exist_ok=True)
         program = f"{sys.executable} -I -S {shlex.quote(shutdown.__file__)} {shutdown_url}"
         for name in ("shutdown", "poweroff", "halt"):
             _write_program(self.bin / name, f'#!/bin/sh\nexec {program} "$@"\n'.encode())
@@ -56,10 +56,6 @@ class Disk:
             boot = 'echo "no script in the user data"'
         return "/bin/sh", "-c", _INIT.format(boot=boot)
 
-    @property
-    def etc(self) -> Path:
-        return self.root / "etc" / "burst"
-
     def environ(self, outside: Mapping[str, str], cloud: Mapping[str, str]) -> dict[str, str]:
         """What its programs see: of `outside` what finds the same Python, and `cloud`."""
         kept = {name: outside[name] for name in _KEPT if name in outside}
@@ -70,7 +66,7 @@ class Disk:
             "PATH": os.pathsep.join(paths),
             "HOME": str(self.root / "home"),
             "TMPDIR": str(self.root / "tmp"),
-            ETC: str(self.etc),
+            **{name: str(self.root / folder) for name, folder in FOLDERS.items()},
             MARK: str(self.root),
         }
 
