@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Callable, Iterator, Mapping
+from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 import pytest
@@ -363,6 +364,33 @@ def test_a_runner_that_ended_after_its_request_leaves_nothing_that_is_not_found(
     assert [each.id for each in pools().machines()] == started
     late = pools(ManualClock(nodes[0].requested + 400)).launch(nodes)
     assert machines_of(late) == started
+
+
+@pytest.mark.parametrize("whole", [False, True])
+def test_three_runners_at_once_start_one_request_whatever_their_clocks_say(
+    cloud: Lab, pools: Pools, whole: bool
+) -> None:
+    nodes = intents(pools(), 3, whole=whole)
+    clocks = [ManualClock(nodes[0].requested + skew) for skew in (0.0, 280.0, -280.0)]
+    with ThreadPoolExecutor(3) as threads:
+        each = list(threads.map(lambda clock: pools(clock).launch(nodes), clocks))
+    assert {tuple(machines_of(launched)) for launched in each} == {tuple(living(cloud))}
+    assert len(living(cloud)) == 3
+    handles = [{node.id: node.handle for node in launched.nodes} for launched in each]
+    assert handles[0] == handles[1] == handles[2]
+
+
+def test_a_lost_answer_of_machines_that_are_not_listed_yet_is_asked_for_again(
+    cloud: Lab, pools: Pools
+) -> None:
+    nodes = intents(pools(), 2)
+    cloud.control.set_delays(listed_after=3600, known_after=3600)
+    cloud.control.fail("CreateFleet", when="after")
+    with pytest.raises(Unreachable):
+        pools().launch(nodes)
+    launched = pools(ManualClock(nodes[0].requested + 10)).launch(nodes)
+    assert machines_of(launched) == living(cloud)
+    assert len(launched.nodes) == 2
 
 
 def offers_of(ask: Mapping[str, Json]) -> list[Mapping[str, Json]]:
