@@ -9,6 +9,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from burst.core.aws.deadman import deadman_lines
 from burst.core.aws.instance_types import InstanceType, known_type, read_type
 from burst.core.aws.names import tag_list, tags_of
 from burst.core.aws.templates import (
@@ -47,20 +48,13 @@ class Account:
     """Names of the launch templates."""
 
 
-def build_account(
-    config: ClusterConfig,
-    cluster_file: str,
-    environ: Mapping[str, str],
-    *,
-    before_boot: str = "",
-) -> Account:
+def build_account(config: ClusterConfig, cluster_file: str, environ: Mapping[str, str]) -> Account:
     """Make the network, launch templates of every AWS pool, the bucket and the table, and publish
     the cluster file.
 
     Args:
         cluster_file: the text that nodes read as burst.yaml.
         environ: where the servers are and whose credentials ask, as `servers.serve` gives it.
-        before_boot: lines of shell that a machine runs before it becomes a node.
 
     Raises:
         BurstError: an AWS call failed.
@@ -68,7 +62,7 @@ def build_account(
     from botocore.exceptions import BotoCoreError, ClientError
 
     try:
-        return _Building(config, environ).all(cluster_file, before_boot)
+        return _Building(config, environ).all(cluster_file)
     except (BotoCoreError, ClientError) as error:
         raise BurstError(
             f"cluster {config.cluster} could not be made in the rehearsal cloud", why=str(error)
@@ -89,17 +83,17 @@ class _Building:
         )
         self._ec2 = self._session.client("ec2", endpoint_url=environ["AWS_ENDPOINT_URL_EC2"])
 
-    def all(self, cluster_file: str, before_boot: str) -> Account:
+    def all(self, cluster_file: str) -> Account:
         name = f"burst-{self._config.cluster}"
         vpc, subnets, group = self._network()
         store, blobs = f"dynamodb://{name}?region={self._region}", f"s3://{name}"
         self._storage(name, cluster_file)
-        boot = boot_script(node_environ(store, blobs, self._region), before=before_boot)
+        node = node_environ(store, blobs, self._region)
         templates = [
             template
             for pool, settings in self._config.pools.items()
             if isinstance(settings, AwsPool)
-            for template in self._templates(pool, settings, boot, group)
+            for template in self._templates(pool, settings, node, group)
         ]
         return Account(self._region, store, blobs, vpc, subnets, group, templates)
 
@@ -129,9 +123,12 @@ class _Building:
         self._ec2.authorize_security_group_egress(GroupId=group, IpPermissions=itself)
         return id, subnets, group
 
-    def _templates(self, pool: str, settings: AwsPool, boot: str, group: str) -> list[str]:
+    def _templates(
+        self, pool: str, settings: AwsPool, node: Mapping[str, str], group: str
+    ) -> list[str]:
         machine = NodeMachine(_IMAGE, f"burst-{self._config.cluster}-node", (group,))
         tags = tags_of(self._config.cluster, pool)
+        boot = boot_script(node, before=deadman_lines(settings.max_life))
         made: list[str] = []
         for kind in map(self._kind, settings.instance_types):
             name = template_for(self._config.cluster, pool, kind, settings.efa)
