@@ -25,6 +25,18 @@ def any_id(ctx: click.Context, param: click.Parameter, incomplete: str) -> list[
     return _offer(incomplete, trials=True)
 
 
+def pool_name(ctx: click.Context, param: click.Parameter, incomplete: str) -> list[CompletionItem]:
+    items: list[CompletionItem] = []
+    with contextlib.suppress(Exception):
+        from burst.cli.session import Session
+
+        session = Session()
+        if session.home.exists():
+            pools = session.workspace.cluster.pools
+            items.extend(CompletionItem(name) for name in pools if name.startswith(incomplete))
+    return items
+
+
 def _offer(incomplete: str, trials: bool) -> list[CompletionItem]:
     items: list[CompletionItem] = []
     with contextlib.suppress(Exception):

@@ -99,6 +99,15 @@ def _of_pools(
     return [] if None in misfits else [problem for problem in misfits if problem is not None]
 
 
+def misfit(
+    config: ExperimentConfig, cluster: ClusterConfig, limits: Mapping[str, Limits], pool: str
+) -> Problem | None:
+    """What keeps a trial of the experiment from ever running in `pool`; None if nothing does."""
+    if pool not in cluster.pools:
+        return _unknown(pool, cluster)
+    return _misfit(config, pool, limits[pool]) if pool in limits else _later(pool, cluster)
+
+
 def _unknown(name: str, cluster: ClusterConfig) -> Problem:
     near = difflib.get_close_matches(name, cluster.pools, n=1, cutoff=0.5)
     there = ", ".join(sorted(cluster.pools)) or "none"

@@ -6,13 +6,14 @@ from dataclasses import dataclass
 
 import click
 
+from burst.cli.completing import pool_name
 from burst.cli.session import Session, json_option, pass_session
 from burst.cli.shapes import PoolJson
 
 
 @click.group()
 def pool() -> None:
-    """List where machines come from."""
+    """List where machines come from; let a stopped pool go on."""
 
 
 @pool.command("list")
@@ -27,6 +28,28 @@ def list_pools(session: Session, as_json: bool) -> None:
     from burst.cli.views.records import pools_table
 
     session.show(pools_table(rows, session.out.width))
+
+
+@pool.command()
+@click.argument("name", shell_complete=pool_name)
+@json_option
+@pass_session
+def resume(session: Session, name: str, as_json: bool) -> None:
+    """Let nodes be asked for again in a pool that was stopped, at once.
+
+    A pool is stopped when its nodes end, one after the other, before they are ready, so that a
+    broken image costs little. What was counted against it is forgotten, refusals too. Resuming a
+    pool that nothing holds changes nothing. --json prints a `Pool`.
+    """
+    from burst.cli.pushing import see_to_it
+    from burst.runner import commands
+
+    commands.resume_pool(session.workspace, name, clock=session.clock)
+    see_to_it(session)
+    if as_json:
+        session.json(usage(session, name).json)
+    else:
+        session.note(f"Pool {name} may start nodes.")
 
 
 @dataclass(frozen=True)

@@ -1,14 +1,14 @@
-"""`burst pause`, `resume`, `cancel` and `kill`."""
+"""`burst pause`, `resume`, `cancel`, `kill` and `move`."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
 
-from burst.cli.completing import any_id
-from burst.cli.session import Session, pass_session
+from burst.cli.completing import any_id, pool_name
+from burst.cli.session import Session, json_option, pass_session
 
 if TYPE_CHECKING:
     from burst.core.model import Experiment, Trial
@@ -16,9 +16,11 @@ if TYPE_CHECKING:
 
     Act = Callable[[Workspace, str], object]
 
+R = TypeVar("R", "Experiment", "Trial", "Experiment | Trial")
+
 
 def _steering(command: Callable[..., Any]) -> Callable[..., Any]:
-    """The argument and options that all four share."""
+    """The argument and options that the four share that take a whole experiment, too."""
     command = click.option("-w", "--wait", is_flag=True, help="Return once it has happened.")(
         command
     )
@@ -73,6 +75,75 @@ def kill(session: Session, ids: tuple[str, ...], wait: bool) -> None:
     _steer(session, ids, wait, commands.kill, "over")
 
 
+@click.command()
+@click.argument("trials", metavar="TRIAL...", nargs=-1, required=True, shell_complete=any_id)
+@click.option(
+    "--pool", required=True, metavar="POOL", help="Where to run.", shell_complete=pool_name
+)
+@click.option(
+    "--unproved",
+    is_flag=True,
+    help="Go where nodes may be taken away although no checkpoint is proved to restore.",
+)
+@click.option("-w", "--wait", is_flag=True, help="Return once it trains there.")
+@json_option
+@pass_session
+def move(
+    session: Session,
+    trials: tuple[str, ...],
+    pool: str,
+    unproved: bool,
+    wait: bool,
+    as_json: bool,
+) -> None:
+    """Pause on one pool, resume on another.
+
+    A trial that runs finishes its batch, writes a checkpoint and leaves; it goes on in the pool
+    from there, to the bit. One that waits or is paused only changes where it will run. It stays in
+    that pool, whatever pools its experiment names, until it is moved again; moving it to where it
+    is changes nothing. --json prints an array of `Trial`.
+    """
+    from burst.cli import encoding
+    from burst.cli.ids import find_trial
+    from burst.cli.pushing import see_to_it
+    from burst.runner import commands
+
+    found = [find_trial(session.store, ref) for ref in trials]
+    for trial in found:
+        commands.move(session.workspace, trial.id, pool, unproved=unproved, clock=session.clock)
+    see_to_it(session)
+    seen = [_arrived(session, trial, pool) if wait else trial for trial in found]
+    now = [session.store.get(type(trial), trial.id) for trial in seen]
+    if as_json:
+        session.json([encoding.trial_json(trial, session.clock.now()) for trial in now])
+        return
+    for trial in now:
+        session.note(_told_of_move(trial, pool))
+
+
+def _arrived(session: Session, trial: Trial, pool: str) -> Trial:
+    from burst.core.states import TrialState, is_terminal
+
+    def is_there(seen: Trial) -> bool:
+        trains = seen.pool == pool and seen.state is TrialState.RUNNING
+        return trains or seen.state is TrialState.PAUSED or is_terminal(seen.state)
+
+    return _wait_until(session, trial, is_there)
+
+
+def _told_of_move(trial: Trial, pool: str) -> str:
+    state, id = str(trial.state), trial.id
+    if state == "paused" or trial.wanted == "paused":
+        return f"{id} is paused and will go on in pool {pool}; let it with: burst resume {id}"
+    if state == "running" and trial.pool == pool:
+        return f"{id} runs in pool {pool}; follow it with: burst logs {id} -f"
+    if state == "running":
+        return f"{id} finishes its batch, checkpoints and goes on in pool {pool}"
+    if state == "waiting":
+        return f"{id} waits for pool {pool}; burst why {id} says what for"
+    return f"{id} is {state}."
+
+
 def _steer(session: Session, refs: tuple[str, ...], wait: bool, act: Act, goal: str) -> None:
     """Write the wishes, see to it that somebody acts on them, and say what goes on."""
     from burst.cli.ids import find_work
@@ -105,14 +176,15 @@ def _read(session: Session, record: Experiment | Trial) -> Experiment | Trial:
 
 
 def _wait_for(session: Session, record: Experiment | Trial, goal: str) -> Experiment | Trial:
+    return _wait_until(session, record, lambda seen: _reached(session, seen, goal))
+
+
+def _wait_until(session: Session, record: R, ask: Callable[[R], bool]) -> R:
     from burst.cli.driving import driven
     from burst.cli.watching import LOOK_EVERY_S
 
-    def ask(seen: Experiment | Trial) -> bool:
-        return _reached(session, seen, goal)
-
     reached = driven(session, ask)
-    while not reached(record := _read(session, record)):
+    while not reached(record := session.store.get(type(record), record.id)):
         session.clock.sleep(LOOK_EVERY_S)
     return record
 

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 
 import click
 
+from burst.cli.commands.steer import move
 from burst.cli.completing import any_id, experiment_id
 from burst.cli.session import Session, json_option, pass_session
 
@@ -88,6 +89,9 @@ def metrics(session: Session, trial: str, group: str | None, as_csv: bool, as_js
         from burst.cli.views.records import metrics_table
 
         session.show(metrics_table(rows, session.out.width))
+
+
+trial.add_command(move)
 
 
 def metric_rows(session: Session, trial: str, group: str | None) -> list[tuple[str, MetricRow]]:

@@ -34,7 +34,6 @@ UNACTED: Mapping[str, Callable[[Any], bool]] = {
     "integrations.webhooks": _set,
     "pbs": _set,
     "profiling": _set,
-    "resources.burst_after": _set,
     "resources.devices": _set,
     "resources.shm_size": _set,
     "resources.weight": _set,
