@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from burst.core.blobs.port import BlobInfo, Blobs
+from burst.core.blobs.port import BlobInfo, Blobs, Unfinished
 from burst.core.errors import UsageError
 
-__all__ = ["BlobInfo", "Blobs", "names_blobs", "open_blobs"]
+__all__ = ["BlobInfo", "Blobs", "Unfinished", "names_blobs", "open_blobs"]
 
 
 def names_blobs(url: str) -> bool:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import os
 import shutil
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import BinaryIO
@@ -16,10 +16,10 @@ from typing import BinaryIO
 from burst.core.blobs.disk import Disk, read_file, write_file
 from burst.core.blobs.folder_batch import FolderBatch
 from burst.core.blobs.folder_writer import FolderWriter, confirm
-from burst.core.blobs.keys import PARTIAL, check_prefix
+from burst.core.blobs.keys import PARTIAL, check_key, check_prefix
 from burst.core.blobs.local_file import write_whole
 from burst.core.blobs.once import put_once
-from burst.core.blobs.port import BlobInfo
+from burst.core.blobs.port import DAY_S, BlobInfo, Unfinished
 from burst.core.blobs.words import told
 from burst.core.errors import NotFound
 
@@ -109,6 +109,13 @@ class FolderBlobs:
             except (FileNotFoundError, NotADirectoryError, IsADirectoryError):
                 return
             self._writer.remove_empty(path.parent)
+
+    def unfinished(self, prefix: str = "", *, older_than: float = DAY_S) -> Sequence[Unfinished]:
+        check_prefix(prefix)
+        return []
+
+    def discard(self, unfinished: Unfinished) -> None:
+        check_key(unfinished.key)
 
     def local_path(self, key: str) -> Path | None:
         path = self._writer.path(key)

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Protocol
+
+DAY_S = 24 * 3600.0
+"""No write takes so long: what is unfinished then has lost its writer."""
 
 
 @dataclass(frozen=True)
@@ -14,6 +17,17 @@ class BlobInfo:
     size: int
     """Bytes."""
     modified: float
+
+
+@dataclass(frozen=True)
+class Unfinished:
+    """What a writer has begun and neither finished nor removed. It shows as no blob, but is paid
+    for."""
+
+    key: str
+    id: str
+    age: float
+    """Seconds since it was begun, by the store's own clock."""
 
 
 class Batch(Protocol):
@@ -106,6 +120,20 @@ class Blobs(Protocol):
 
     def delete(self, key: str) -> None:
         """Remove the blob; removing one that is not there is no error."""
+        ...
+
+    def unfinished(self, prefix: str = "", *, older_than: float = DAY_S) -> Sequence[Unfinished]:
+        """What lies there unfinished under keys that start with `prefix`. Of a folder nothing:
+        its writers remove what dead ones have left.
+
+        Args:
+            older_than: seconds; younger ones may be under way.
+        """
+        ...
+
+    def discard(self, unfinished: Unfinished) -> None:
+        """Remove what is unfinished. Idempotent; of a writer that still lives, the write fails and
+        is begun anew."""
         ...
 
     def local_path(self, key: str) -> Path | None:

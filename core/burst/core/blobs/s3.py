@@ -10,8 +10,11 @@ import hashlib
 import mmap
 import os
 import threading
-from collections.abc import Callable, Iterator
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, replace
+from email.utils import parsedate_to_datetime
 from functools import partial
 from pathlib import Path
 from typing import Any, BinaryIO, TypeVar
@@ -19,7 +22,7 @@ from typing import Any, BinaryIO, TypeVar
 from burst.core.blobs.keys import check_key, check_prefix
 from burst.core.blobs.local_file import write_whole
 from burst.core.blobs.once import put_once
-from burst.core.blobs.port import BlobInfo
+from burst.core.blobs.port import DAY_S, BlobInfo, Unfinished
 from burst.core.blobs.s3_get import Receiver
 from burst.core.blobs.s3_place import Place, S3Url, find
 from burst.core.blobs.s3_put import Sender
@@ -34,6 +37,8 @@ T = TypeVar("T")
 _RETRIES = Retries(within_s=120.0)
 _ONE_PUT = 2**30
 """S3 takes five times as much in one request; a file beyond this is sent in parts."""
+_PART = 64 * 2**20
+"""Of ten thousand at the most."""
 
 
 @dataclass(frozen=True)
@@ -157,6 +162,26 @@ class S3Blobs:
     def delete(self, key: str) -> None:
         self._call(key, lambda s3: s3.delete_object(**self._at(key)))
 
+    def unfinished(self, prefix: str = "", *, older_than: float = DAY_S) -> Sequence[Unfinished]:
+        check_prefix(prefix)
+        where = {"Bucket": self._where.bucket, "Prefix": self._where.prefix + prefix}
+        found: list[Unfinished] = []
+        more: dict[str, str] = {}
+        while True:
+            page = self._call(prefix, partial(_page_of_uploads, {**where, **more}))
+            found += uploads_in(page, self._where.prefix)
+            if not page.get("IsTruncated"):
+                return [each for each in found if each.age >= older_than]
+            more = {
+                "KeyMarker": page["NextKeyMarker"],
+                "UploadIdMarker": page["NextUploadIdMarker"],
+            }
+
+    def discard(self, unfinished: Unfinished) -> None:
+        at = {**self._at(unfinished.key), "UploadId": unfinished.id}
+        with suppress(NotFound):
+            self._call(unfinished.key, lambda s3: s3.abort_multipart_upload(**at))
+
     def local_path(self, key: str) -> Path | None:
         check_key(key)
         return None
@@ -206,6 +231,25 @@ def _page(which: dict[str, str], s3: Any) -> Any:
     return s3.list_objects_v2(**which)
 
 
+def _page_of_uploads(which: Mapping[str, Any], s3: Any) -> Any:
+    return s3.list_multipart_uploads(**which)
+
+
+def uploads_in(page: Mapping[str, Any], prefix: str) -> list[Unfinished]:
+    """The uploads in an answer of S3, with their ages by the clock that the answer tells."""
+    said = page["ResponseMetadata"]["HTTPHeaders"].get("date")
+    now = parsedate_to_datetime(said).timestamp() if said else time.time()
+    return [
+        Unfinished(
+            each["Key"].removeprefix(prefix),
+            each["UploadId"],
+            now - each["Initiated"].timestamp(),
+        )
+        for each in page.get("Uploads", ())
+        if each["Key"].startswith(prefix)
+    ]
+
+
 def _upload(s3: Any, file: BinaryIO, at: dict[str, str]) -> None:
     from boto3.s3.transfer import TransferConfig
 
@@ -214,7 +258,11 @@ def _upload(s3: Any, file: BinaryIO, at: dict[str, str]) -> None:
         file,
         *at.values(),
         ExtraArgs={"ChecksumAlgorithm": "SHA256"},
-        Config=TransferConfig(preferred_transfer_client="classic"),
+        Config=TransferConfig(
+            multipart_threshold=_PART,
+            multipart_chunksize=_PART,
+            preferred_transfer_client="classic",
+        ),
     )
 
 

@@ -258,6 +258,12 @@ class BlobContract:
         blobs.put("a/b", b"3")
         assert [info.key for info in blobs.list("")] == ["a/b", "a/d"]
 
+    def test_what_was_written_whole_is_not_unfinished(self, blobs: Blobs, tmp_path: Path) -> None:
+        (tmp_path / "source").write_bytes(LARGE)
+        blobs.put_file("a/b", tmp_path / "source")
+        blobs.put("a/c", b"1")
+        assert blobs.unfinished("", older_than=0) == []
+
     @pytest.mark.parametrize("key", BAD_KEYS, ids=repr)
     def test_what_is_no_key_is_refused(self, blobs: Blobs, key: str, tmp_path: Path) -> None:
         for use in (blobs.get, blobs.info, blobs.delete, blobs.local_path):

@@ -18,7 +18,7 @@ from urllib.parse import urlsplit
 
 _PATIENCE_S = 60.0
 _SIGNER = re.compile(r"Credential=([^/]+)/")
-_OF_THE_HOP = ("connection", "keep-alive", "transfer-encoding", "content-length", "date", "server")
+_OF_THE_HOP = ("connection", "keep-alive", "transfer-encoding", "content-length", "server")
 
 
 class Spoil(Enum):

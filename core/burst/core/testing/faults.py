@@ -19,7 +19,7 @@ import os
 import shutil
 import threading
 import weakref
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from enum import Enum
 from functools import partial, wraps
@@ -27,7 +27,7 @@ from pathlib import Path
 from typing import Any, TypeVar, cast
 
 from burst.core.blobs.disk import Disk
-from burst.core.blobs.port import Batch, BlobInfo, Blobs
+from burst.core.blobs.port import DAY_S, Batch, BlobInfo, Blobs, Unfinished
 from burst.core.errors import Unreachable
 
 T = TypeVar("T")
@@ -359,6 +359,15 @@ class FaultyBlobs:
 
     def delete(self, key: str) -> None:
         self._step("delete", key, lambda: self._inner.delete(key))
+
+    def unfinished(self, prefix: str = "", *, older_than: float = DAY_S) -> Sequence[Unfinished]:
+        def act() -> Sequence[Unfinished]:
+            return self._inner.unfinished(prefix, older_than=older_than)
+
+        return self._step("unfinished", prefix, act)
+
+    def discard(self, unfinished: Unfinished) -> None:
+        self._step("discard", unfinished.key, lambda: self._inner.discard(unfinished))
 
     def local_path(self, key: str) -> Path | None:
         self._plan.check()
