@@ -167,5 +167,8 @@ def test_what_ec2_says_of_a_type_is_read() -> None:
         "PlacementGroupInfo": {"SupportedStrategies": ["cluster", "spread"]},
     }
     assert read_type(answer) == known("p5.48xlarge")
+    part = {"Count": 0, "LogicalGpuCount": 1, "GpuPartitionSize": 0.125}
+    shared = {**answer, "InstanceType": "g6f.large", "GpuInfo": {"Gpus": [part]}}
+    assert read_type(shared).slots == 1, "an eighth of a GPU is still one to train on"
     bare = read_type({"InstanceType": "t3.micro", "VCpuInfo": {"DefaultVCpus": 2}})
     assert bare == InstanceType("t3.micro", gpus=0, vcpus=2, efa=0, cards=1, cluster=False)

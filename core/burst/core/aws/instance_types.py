@@ -18,6 +18,7 @@ from typing import Any
 class InstanceType:
     name: str
     gpus: int
+    """A part of one counts as one."""
     vcpus: int
     efa: int
     """Elastic Fabric Adapters that it can have at most; 0 where it can have none."""
@@ -52,7 +53,7 @@ def read_type(answer: Mapping[str, Any]) -> InstanceType:
     strategies = answer.get("PlacementGroupInfo", {}).get("SupportedStrategies", [])
     return InstanceType(
         name=answer["InstanceType"],
-        gpus=sum(int(gpu.get("Count", 0)) for gpu in gpus),
+        gpus=sum(int(gpu.get("LogicalGpuCount") or gpu.get("Count", 0)) for gpu in gpus),
         vcpus=int(answer["VCpuInfo"]["DefaultVCpus"]),
         efa=int(network.get("EfaInfo", {}).get("MaximumEfaInterfaces", 0)),
         cards=int(network.get("MaximumNetworkCards", 1)),
