@@ -2,9 +2,9 @@
 
 It may be called by the table's stream (something was written), by a schedule (the safety net),
 and by EC2's events (a machine will be taken away, or has changed its state); all of them mean the
-same, that somebody should reconcile. Each call is bounded, and any number of them may run at once: what
-one does not get done, the next does. While anything is live a call stays for most of a minute, so
-that it sees whether a lease is renewed; with nothing live it returns at once.
+same, that somebody should reconcile. Each call is bounded, and any number of them may run at once:
+what one does not get done, the next does. While anything is live a call stays for most of a
+minute, so that it sees whether a lease is renewed; with nothing live it returns at once.
 
 Its environment names the state, as a node's does: BURST_STORE, BURST_BLOBS, BURST_CLUSTER.
 """

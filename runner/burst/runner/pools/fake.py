@@ -10,7 +10,7 @@ from collections.abc import Mapping, Sequence
 
 from burst.core.clock import Clock
 from burst.core.model import Json, Node, Refusal, RefusalKind, Supply
-from burst.runner.pools.port import Launched, Limits, Liveness, Machine
+from burst.runner.pools.port import Launched, Leftover, Limits, Liveness, Machine
 from burst.runner.supply import EVERY_OFFER, closed_until
 
 
@@ -18,10 +18,16 @@ class FakePool:
     """Give the same object to several runners, as one cloud serves them all."""
 
     def __init__(
-        self, name: str, clock: Clock, *, slots_per_node: int = 1, max_nodes: int = 1
+        self,
+        name: str,
+        clock: Clock,
+        *,
+        slots_per_node: int = 1,
+        max_nodes: int = 1,
+        costs: bool = False,
     ) -> None:
         self.name = name
-        self.limits = Limits(slots_per_node, max_nodes)
+        self.limits = Limits(slots_per_node, max_nodes, costs=costs)
         self.look_every = 0.0
         self.look_every = 0.0
         self.calls: list[tuple[str, str]] = []
@@ -33,6 +39,8 @@ class FakePool:
         self.unclear = False
         """Whether `observe` cannot tell."""
         self._clock = clock
+        self.left: list[Leftover] = []
+        """What is no machine and is used by none."""
         self._launches: dict[str, tuple[str, float]] = {}
 
     @property
@@ -58,7 +66,11 @@ class FakePool:
                     refusals[EVERY_OFFER] = self._refusal(why)
                     continue
                 self.make(node.id, node.launch)
-            found = {"launched": self._clock.now(), "handle": {"machine": node.id}}
+            found = {
+                "launched": self._clock.now(),
+                "handle": {"machine": node.id},
+                "cell": "one" if self.limits.costs else "",
+            }
             started.append(node.model_copy(update=found))
         return Launched(tuple(started), refusals)
 
@@ -85,6 +97,14 @@ class FakePool:
 
     def console(self, node: Node) -> str:
         return f"the console of {node.id}" if node.id in self.made else ""
+
+    def leftovers(self) -> Sequence[Leftover]:
+        return list(self.left)
+
+    def remove(self, leftover: Leftover) -> bool:
+        self.calls.append(("remove", leftover.id))
+        self.left = [each for each in self.left if each != leftover]
+        return True
 
     def make(self, id: str, launch: str) -> None:
         """A machine comes to be, whether or not anybody has a record of it."""

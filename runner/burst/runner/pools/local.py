@@ -28,7 +28,7 @@ from burst.core.launch import ALLOCATION_VARIABLE
 from burst.core.model import Json, Node, Refusal, RefusalKind, Supply
 from burst.runner.agent.machine import default_slots
 from burst.runner.agent.site import nodes_folder
-from burst.runner.pools.port import Launched, Limits, Liveness, Machine
+from burst.runner.pools.port import Launched, Leftover, Limits, Liveness, Machine
 from burst.runner.supply import EVERY_OFFER, closed_until
 
 NODE_VARIABLE = "BURST_NODE"
@@ -111,6 +111,12 @@ class LocalPool:
         """Where the agent's log is: it lies on this machine."""
         path = node.handle.get("log", "")
         return f"see {path}" if path else ""
+
+    def leftovers(self) -> Sequence[Leftover]:
+        return ()
+
+    def remove(self, leftover: Leftover) -> bool:
+        return True
 
     def _launch(self, node: Node) -> Node:
         folder = nodes_folder(self._home)

@@ -13,7 +13,7 @@ from burst.core.errors import Refused
 from burst.core.model import Allocation, Json, Node, Supply
 from burst.core.workspace import Workspace
 from burst.runner.pools.local import LocalPool
-from burst.runner.pools.port import Launched, Limits, Liveness, Machine, Pool
+from burst.runner.pools.port import Launched, Leftover, Limits, Liveness, Machine, Pool
 from burst.runner.pools.static import StaticPool
 
 
@@ -96,3 +96,9 @@ class LaterPool:
 
     def console(self, node: Node) -> str:
         return ""
+
+    def leftovers(self) -> Sequence[Leftover]:
+        return ()
+
+    def remove(self, leftover: Leftover) -> bool:
+        return True

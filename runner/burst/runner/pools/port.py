@@ -57,6 +57,19 @@ class Machine:
     """What the handle of its node would be."""
 
 
+@dataclass(frozen=True)
+class Leftover:
+    """Something that is no machine, carries the cluster's tags, and may outlive the machines."""
+
+    kind: str
+    """`volume`, `network interface`, `placement group`, …"""
+    id: str
+    age: float | None
+    """Seconds since it was made, by the pool's own clock; None where it does not say."""
+    launch: str = ""
+    """The request that it came of; empty where its tags do not say."""
+
+
 class Pool(Protocol):
     @property
     def name(self) -> str: ...
@@ -120,4 +133,12 @@ class Pool(Protocol):
 
     def console(self, node: Node) -> str:
         """The last lines that the machine wrote before it could speak for itself; may be empty."""
+        ...
+
+    def leftovers(self) -> Sequence[Leftover]:
+        """What is the pool's, is no machine, and is used by none."""
+        ...
+
+    def remove(self, leftover: Leftover) -> bool:
+        """Delete it; False if it is in use after all. Idempotent."""
         ...

@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from burst.core.config.cluster import StaticPool as StaticPoolConfig
 from burst.core.errors import Refused
 from burst.core.model import Json, Node, Supply
-from burst.runner.pools.port import Launched, Limits, Liveness, Machine
+from burst.runner.pools.port import Launched, Leftover, Limits, Liveness, Machine
 
 
 class StaticPool:
@@ -47,3 +47,9 @@ class StaticPool:
 
     def console(self, node: Node) -> str:
         return ""
+
+    def leftovers(self) -> Sequence[Leftover]:
+        return ()
+
+    def remove(self, leftover: Leftover) -> bool:
+        return True

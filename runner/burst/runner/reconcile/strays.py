@@ -1,4 +1,4 @@
-"""Machines that no record accounts for, found by their tags and ended.
+"""What no record answers for, found by its tags and ended (`burst.runner.audit`).
 
 The machines are listed before the records are read: a record is written before its machine is
 asked for, so whatever was listed has one by then, unless nobody will ever write it.
@@ -7,83 +7,72 @@ asked for, so whatever was listed has one by then, unless nobody will ever write
 from __future__ import annotations
 
 import logging
-from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
 from functools import partial
 
 from burst.core.model import Event, Node
 from burst.core.store.port import Append
-from burst.runner.pools.port import Machine
+from burst.runner.audit import Found, Verdict, judge_leftover, judge_machine
+from burst.runner.pools.port import Leftover, Machine
 from burst.runner.reconcile.context import Context, View
 
 log = logging.getLogger(__name__)
 
-GRACE_S = 90.0
-"""A machine younger than this may belong to an answer that is still being taken in."""
 SWEEP_EVERY_S = 30.0
-
-
-@dataclass(frozen=True)
-class Account:
-    """Who a machine belongs to, and what is to be done about it."""
-
-    machine: Machine
-    owner: str
-    """The id of its node; empty if there is none."""
-    stray: bool
-    """Whether it is to be ended."""
-    why: str
-
-
-def account_for(machine: Machine, nodes: Iterable[Node]) -> Account:
-    """Whether a record accounts for the machine. Pure.
-
-    Args:
-        nodes: all that are not gone.
-    """
-    mine = [node for node in nodes if machine.id in (node.id, node.handle.get("instance"))]
-    if mine:
-        return Account(machine, mine[0].id, stray=False, why=f"it is node {mine[0].id}")
-    free = [n for n in nodes if n.launch and n.launch == machine.launch and not n.handle]
-    if free:
-        return Account(machine, "", stray=False, why=f"its request {machine.launch} has nodes yet")
-    if machine.age is None or machine.age < GRACE_S:
-        return Account(machine, "", stray=False, why=f"it is younger than {GRACE_S:g} s")
-    return Account(machine, "", stray=True, why="no record accounts for it")
+LEFTOVERS_EVERY_S = 300.0
+_LEFTOVERS = "leftovers of "
 
 
 def reconcile_strays(ctx: Context, view: View) -> float | None:
-    """End the machines of every pool that are nobody's. Returns seconds until the next look."""
-    now = ctx.clock.monotonic()
+    """End what is nobody's, in every pool that costs money. Returns seconds until the next look
+    is due."""
     costly = [name for name, pool in ctx.pools.items() if pool.limits.costs]
     for name in costly:
-        if now - ctx.swept_at.get(name, -SWEEP_EVERY_S) >= SWEEP_EVERY_S:
+        if _is_due(ctx, name, SWEEP_EVERY_S):
             ctx.attempt(partial(_sweep, ctx, name))
-            ctx.swept_at[name] = now
+        if _is_due(ctx, _LEFTOVERS + name, LEFTOVERS_EVERY_S):
+            ctx.attempt(partial(_tidy, ctx, name))
     return SWEEP_EVERY_S if costly and view.nodes else None
 
 
-def accounts(ctx: Context, pool: str) -> Sequence[Account]:
-    """Every machine of the pool with its owner."""
+def _is_due(ctx: Context, what: str, every: float) -> bool:
+    now = ctx.clock.monotonic()
+    if now - ctx.swept_at.get(what, -every) < every:
+        return False
+    ctx.swept_at[what] = now
+    return True
+
+
+def _sweep(ctx: Context, pool: str) -> None:
     machines = ctx.pools[pool].machines()
     nodes = ctx.store.live(Node, pool) if machines else []
-    return [account_for(machine, nodes) for machine in machines]
+    for machine in machines:
+        found = judge_machine(pool, machine, nodes)
+        if found.verdict is Verdict.STRAY:
+            ctx.attempt(partial(_end, ctx, machine, found))
 
 
-def _sweep(ctx: Context, name: str) -> None:
-    for each in accounts(ctx, name):
-        if each.stray:
-            ctx.attempt(partial(_end, ctx, name, each.machine))
+def _tidy(ctx: Context, pool: str) -> None:
+    leftovers = ctx.pools[pool].leftovers()
+    nodes = ctx.store.live(Node, pool) if leftovers else []
+    for leftover in leftovers:
+        found = judge_leftover(pool, leftover, nodes)
+        if found.verdict is Verdict.STRAY:
+            ctx.attempt(partial(_remove, ctx, leftover, found))
 
 
-def _end(ctx: Context, pool: str, machine: Machine) -> None:
-    log.warning("machine %s of pool %s is nobody's, and is ended", machine.id, pool)
-    ctx.pools[pool].end(machine)
-    event = Event(
-        subject=machine.id,
-        name="machine.stray",
-        text=f"no record accounts for machine {machine.id} of pool {pool}; it is ended",
-        at=ctx.clock.now(),
-        data={"pool": pool, "launch": machine.launch},
-    )
-    ctx.commit(Append(event))
+def _end(ctx: Context, machine: Machine, found: Found) -> None:
+    ctx.pools[found.pool].end(machine)
+    _tell(ctx, found, "ended")
+
+
+def _remove(ctx: Context, leftover: Leftover, found: Found) -> None:
+    if ctx.pools[found.pool].remove(leftover):
+        _tell(ctx, found, "deleted")
+
+
+def _tell(ctx: Context, found: Found, done: str) -> None:
+    text = f"no record answers for {found.kind} {found.id} of pool {found.pool}; it is {done}"
+    log.warning("%s", text)
+    data = {"pool": found.pool, "launch": found.launch}
+    at = ctx.clock.now()
+    ctx.commit(Append(Event(subject=found.id, name="stray.ended", text=text, at=at, data=data)))

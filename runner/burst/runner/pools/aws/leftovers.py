@@ -8,19 +8,9 @@ from typing import Any
 
 from burst.core.aws.names import CLUSTER, LAUNCH, POOL, untag
 from burst.runner.pools.aws.ec2 import Ec2, Ec2Error, date_of
+from burst.runner.pools.port import Leftover
 
 VOLUME, INTERFACE, GROUP = "volume", "network interface", "placement group"
-
-
-@dataclass(frozen=True)
-class Leftover:
-    kind: str
-    """`volume`, `network interface` or `placement group`."""
-    id: str
-    age: float | None
-    """Seconds since it was made, by EC2's clock; None where EC2 does not say."""
-    launch: str = ""
-    """The request that it came of; empty where its tags do not say."""
 
 
 @dataclass(frozen=True)

@@ -28,7 +28,7 @@ from burst.runner.pools.aws.fleet import (
     refusals_in,
     request_of,
 )
-from burst.runner.pools.aws.leftovers import Leftover, find_leftovers, remove_leftover
+from burst.runner.pools.aws.leftovers import find_leftovers, remove_leftover
 from burst.runner.pools.aws.machines import (
     MADE_WITHIN_S,
     Machines,
@@ -38,7 +38,7 @@ from burst.runner.pools.aws.machines import (
     not_visible,
 )
 from burst.runner.pools.aws.offers import Offer
-from burst.runner.pools.port import Launched, Limits, Liveness, Machine
+from burst.runner.pools.port import Launched, Leftover, Limits, Liveness, Machine
 
 log = logging.getLogger(__name__)
 

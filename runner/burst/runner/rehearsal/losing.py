@@ -1,0 +1,123 @@
+"""Taking machines away while trials train on them, as a scenario says."""
+
+from __future__ import annotations
+
+import logging
+import threading
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+
+from burst.core.clock import Clock, SystemClock
+from burst.core.errors import BurstError
+from burst.core.model import Allocation, Node, Trial
+from burst.core.states import AllocationState, TrialState
+from burst.core.store.port import Store
+from burst.runner.rehearsal.control import Ec2Control
+from burst.runner.rehearsal.scenario import Loss, Scenario, progress_of
+
+log = logging.getLogger(__name__)
+
+LOOK_EVERY_S = 0.5
+
+
+@dataclass(frozen=True)
+class Taken:
+    """A machine that was taken away, and what ran there."""
+
+    loss: Loss
+    at: float
+    """When the cloud said so, or did it."""
+    instance: str
+    node: str
+    trial: str
+    attempt: int
+    batches: int
+    """That the trial was known to have trained."""
+
+
+@dataclass
+class Losing:
+    """A thread that watches one experiment and does to its machines what the scenario says."""
+
+    scenario: Scenario
+    store: Store
+    experiment: str
+    control: Ec2Control
+    clock: Clock = field(default_factory=SystemClock)
+    taken: list[Taken] = field(default_factory=list)
+    most: dict[tuple[str, int], int] = field(default_factory=dict)
+    """By trial and attempt: the most batches that the trial was seen to have trained."""
+
+    def __post_init__(self) -> None:
+        self._stop = threading.Event()
+        self._thread = threading.Thread(target=self._run, name="losing", daemon=True)
+
+    def __enter__(self) -> Losing:
+        now = self.clock.now()
+        for each in self.scenario.capacity:
+            since = now + each.since if each.since else 0.0
+            self.control.set_capacity(each.machines, since=since)
+        self._thread.start()
+        return self
+
+    def __exit__(self, *raised: object) -> None:
+        self._stop.set()
+        self._thread.join()
+
+    def look(self) -> None:
+        """Take the next machine away if its time has come."""
+        trials = self.store.children(Trial, self.experiment)
+        for trial in trials:
+            seen = self.most.get((trial.id, trial.attempts), 0)
+            self.most[trial.id, trial.attempts] = max(seen, trial.done.batches)
+        left = self.scenario.losses[len(self.taken) :]
+        if not left or progress_of(trials) < left[0].progress:
+            return
+        running = {trial.id: trial for trial in trials if trial.state is TrialState.RUNNING}
+        found = choose(left[0], running, self.store.live(Allocation), self.store.live(Node))
+        if found is None:
+            return
+        allocation, node = found
+        instance = str(node.handle["instance"])
+        self.control.interrupt(instance, left[0].notice)
+        trial = running[allocation.trial]
+        self.taken.append(
+            Taken(
+                loss=left[0],
+                at=self.clock.now(),
+                instance=instance,
+                node=node.id,
+                trial=trial.id,
+                attempt=allocation.attempt,
+                batches=trial.done.batches,
+            )
+        )
+
+    def _run(self) -> None:
+        while not self._stop.wait(LOOK_EVERY_S):
+            try:
+                self.look()
+            except BurstError as error:
+                log.debug("looking for a machine to take away: %s", error)
+
+
+def choose(
+    loss: Loss,
+    running: Mapping[str, Trial],
+    allocations: Sequence[Allocation],
+    nodes: Sequence[Node],
+) -> tuple[Allocation, Node] | None:
+    """The machine to take away: one on which a trial trains and that was given no notice yet. None
+    while there is none."""
+    by_id = {node.id: node for node in nodes}
+    hosts = [
+        (allocation, by_id[share.node])
+        for allocation in sorted(allocations, key=lambda each: each.id)
+        if allocation.trial in running and allocation.state is AllocationState.RUNNING
+        for share in allocation.shares
+        if share.node in by_id
+        and by_id[share.node].handle.get("instance")
+        and by_id[share.node].draining is None
+        and running[allocation.trial].training_since is not None
+    ]
+    return hosts[int(loss.choice * len(hosts))] if hosts else None

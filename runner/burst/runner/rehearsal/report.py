@@ -1,0 +1,103 @@
+"""What a rehearsal came to: losses and how they were made good, what it would have cost, and
+whether anything was left behind."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+from burst.core.model import Allocation, Event
+from burst.core.store.port import Store
+from burst.runner.rehearsal.control import Seen
+from burst.runner.rehearsal.losing import Losing, Taken
+
+
+@dataclass(frozen=True)
+class Recovery:
+    """What became of one loss. Seconds are from the moment that the cloud took the machine, or
+    said that it would; None where it did not come to that."""
+
+    trial: str
+    instance: str
+    notice: float | None
+    """Seconds of warning; None is none at all."""
+    asked: float | None
+    """Until another machine was asked for; 0 where one was there already."""
+    resumed: float | None
+    """Until the trial trained again."""
+    repeated: int
+    """Batches that were trained twice."""
+
+
+@dataclass(frozen=True)
+class Report:
+    recoveries: tuple[Recovery, ...]
+    unmade: int
+    """Losses that found nothing to take away before the end."""
+    machines: int
+    seconds: float
+    """Of all machines, for which they cost."""
+    usd: float
+    left: tuple[str, ...]
+    """Machines that still run."""
+    unexplained: tuple[str, ...]
+    """What an audit cannot explain."""
+
+    @property
+    def clean(self) -> bool:
+        return not self.left and not self.unexplained
+
+
+def report_of(
+    store: Store, losing: Losing, machines: Sequence[Seen], unexplained: Sequence[str]
+) -> Report:
+    """Gather it, once all is over."""
+    requested = [event for event in _events(store) if event.name == "node.requested"]
+    recoveries = [_recovery(store, each, losing.most, requested) for each in losing.taken]
+    return Report(
+        recoveries=tuple(recoveries),
+        unmade=len(losing.scenario.losses) - len(losing.taken),
+        machines=len(machines),
+        seconds=sum(each.seconds for each in machines),
+        usd=sum(each.usd for each in machines),
+        left=tuple(each.id for each in machines if each.ended is None),
+        unexplained=tuple(unexplained),
+    )
+
+
+def _recovery(
+    store: Store,
+    taken: Taken,
+    most: Mapping[tuple[str, int], int],
+    requested: Sequence[Event],
+) -> Recovery:
+    attempts = store.children(Allocation, taken.trial)
+    after = next((each for each in attempts if each.attempt == taken.attempt + 1), None)
+    asked = [event.at for event in requested if event.at >= taken.at]
+    if after is not None and after.started is not None:
+        asked = [at for at in asked if at <= after.started] or [taken.at]
+    trained = most.get((taken.trial, taken.attempt), taken.batches)
+    restored = after.restored_batches if after is not None else trained
+    return Recovery(
+        trial=taken.trial,
+        instance=taken.instance,
+        notice=taken.loss.notice,
+        asked=asked[0] - taken.at if asked else None,
+        resumed=_since(after, taken),
+        repeated=max(0, trained - restored),
+    )
+
+
+def _since(after: Allocation | None, taken: Taken) -> float | None:
+    return after.started - taken.at if after is not None and after.started is not None else None
+
+
+def _events(store: Store) -> list[Event]:
+    found: list[Event] = []
+    cursor = ""
+    while True:
+        page = store.events(cursor)
+        found += page.events
+        if not page.events:
+            return found
+        cursor = page.cursor

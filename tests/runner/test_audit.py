@@ -1,0 +1,158 @@
+"""What the cloud has is compared with what records answer for; the rest is ended."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from burst.core.errors import Unreachable
+from burst.core.model import Node, Supply
+from burst.core.store.port import Put
+from burst.core.testing import examples
+from burst.runner.audit import (
+    GRACE_S,
+    LEFTOVER_GRACE_S,
+    Verdict,
+    audit,
+    judge_leftover,
+    judge_machine,
+    unexplained,
+)
+from burst.runner.pools.fake import FakePool
+from burst.runner.pools.port import Leftover, Liveness, Machine
+from burst.runner.reconcile.strays import SWEEP_EVERY_S
+from burst.runner.supply import FAILURES_TO_STOP
+from tests.runner.house import House
+
+LAUNCH = "launch-1m3k9zq4w7c"
+
+
+def machine(**fields: Any) -> Machine:
+    made = {"id": "i-1", "launch": LAUNCH, "liveness": Liveness.ALIVE, "age": 1000.0}
+    return Machine(**{**made, **fields})
+
+
+def node(**fields: Any) -> Node:
+    return examples.node(pool="spot", launch=LAUNCH, gone=None, **fields)
+
+
+@pytest.mark.parametrize(
+    ("nodes", "age", "verdict"),
+    [
+        ([node(handle={"instance": "i-1"})], 1000.0, Verdict.OWNED),
+        ([node(handle={})], 1000.0, Verdict.OWNED),
+        ([node(handle={"instance": "i-2"})], 1000.0, Verdict.STRAY),
+        ([], 1000.0, Verdict.STRAY),
+        ([], GRACE_S - 1, Verdict.YOUNG),
+        ([], None, Verdict.YOUNG),
+        ([examples.node(launch="launch-other", handle={})], 1000.0, Verdict.STRAY),
+    ],
+)
+def test_a_machine_is_owned_by_its_node_or_awaited_by_its_request(
+    nodes: list[Node], age: float | None, verdict: Verdict
+) -> None:
+    assert judge_machine("spot", machine(age=age), nodes).verdict is verdict
+
+
+def test_a_machine_without_a_request_is_never_awaited_by_nodes_without_one() -> None:
+    joined = examples.node(launch="", handle={})
+    assert judge_machine("spot", machine(launch=""), [joined]).verdict is Verdict.STRAY
+
+
+@pytest.mark.parametrize(
+    ("nodes", "age", "verdict"),
+    [
+        ([node(handle={"instance": "i-1"})], 1e6, Verdict.OWNED),
+        ([], LEFTOVER_GRACE_S - 1, Verdict.YOUNG),
+        ([], LEFTOVER_GRACE_S, Verdict.STRAY),
+        ([], None, Verdict.STRAY),
+    ],
+)
+def test_what_is_no_machine_goes_with_its_request(
+    nodes: list[Node], age: float | None, verdict: Verdict
+) -> None:
+    leftover = Leftover("volume", "vol-1", age, LAUNCH)
+    assert judge_leftover("spot", leftover, nodes).verdict is verdict
+
+
+@given(st.lists(st.sampled_from(["", "i-1", "i-2", "i-3"]), max_size=4), st.integers(1, 4))
+def test_of_more_machines_than_nodes_the_surplus_is_found_once_each_node_has_its_own(
+    handles: list[str], machines: int
+) -> None:
+    named = list(dict.fromkeys(handles))
+    nodes = [node(handle={"instance": each} if each else {}) for each in named]
+    found = [judge_machine("spot", machine(id=f"i-{n + 1}"), nodes) for n in range(machines)]
+    strays = [each for each in found if each.verdict is Verdict.STRAY]
+    owned = {f"i-{n + 1}" for n in range(machines)} & set(named)
+    assert len(strays) == (0 if "" in named else machines - len(owned))
+
+
+@pytest.fixture
+def house(tmp_path: Path) -> House:
+    house = House(tmp_path)
+    house.pool = FakePool("local", house.clock, max_nodes=5, costs=True)
+    house.runner = house.new_runner()
+    return house
+
+
+def test_a_machine_that_nobody_knows_is_ended_after_its_grace(house: House) -> None:
+    house.pool.make("i-stray", "launch-gone")
+    house.run(int(GRACE_S) - 1)
+    assert house.pool.alive == ["i-stray"]
+    house.run(int(SWEEP_EVERY_S) + 2)
+    assert house.pool.alive == []
+    events = house.store.events().events
+    assert [event.name for event in events if event.subject == "i-stray"] == ["stray.ended"]
+
+
+def test_a_machine_that_trains_is_no_stray(house: House) -> None:
+    house.script = lambda trial, allocation, ran: None
+    house.submit()
+    house.run(400)
+    assert len(house.pool.alive) == 1
+    assert not unexplained(audit(house.store, {"local": house.pool}))
+
+
+def test_what_machines_left_behind_is_removed(house: House) -> None:
+    house.pool.left = [Leftover("volume", "vol-old", 1e4), Leftover("volume", "vol-new", 5.0)]
+    house.run(2)
+    assert [each.id for each in house.pool.left] == ["vol-new"]
+
+
+def test_a_pool_that_costs_nothing_is_not_swept(tmp_path: Path) -> None:
+    house = House(tmp_path)
+    house.pool.make("i-someone", "")
+    house.run(300)
+    assert house.pool.alive == ["i-someone"]
+
+
+def test_an_audit_of_a_pool_that_does_not_answer_is_not_clean(house: House) -> None:
+    class Silent(FakePool):
+        def machines(self) -> list[Machine]:
+            raise Unreachable("EC2 did not answer", why="a cable")
+
+    found = audit(house.store, {"spot": Silent("spot", house.clock)})
+    assert [each.verdict for each in unexplained(found)] == [Verdict.UNKNOWN]
+    assert "a cable" in found[0].will
+
+
+def test_machines_that_fail_again_and_again_stop_the_pool_with_their_console(house: House) -> None:
+    house.submit()
+    for _ in range(2000):
+        house.settle()
+        for id in house.pool.alive:
+            house.pool.die(id)  # before its agent has said a word
+        house.clock.advance(1.0)
+    launches = [id for what, id in house.pool.calls if what == "launch"]
+    assert len(launches) == FAILURES_TO_STOP
+    supply = house.store.get(Supply, "local")
+    assert supply.stopped is not None
+    assert f"the console of {launches[-1]}" in supply.stopped.text
+    names = [event.name for event in house.store.events().events]
+    assert names.count("pool.stopped") == 1
+    house.store.commit(Put(supply.model_copy(update={"stopped": None, "failures": 0})))
+    house.run(60, until=lambda: bool(house.store.live(Node)))
