@@ -266,6 +266,16 @@ def test_on_demand_pools_read_no_spot_prices_and_pay_the_tables() -> None:
     assert "OnDemandOptions" in asked["request"]
 
 
+@pytest.mark.parametrize("zone", ["us-east-1a", "us-east-1-atl-2a"])
+def test_where_no_region_is_named_the_zones_tell_whose_prices_count(zone: str) -> None:
+    answers = region(subnets=[a_subnet(zone)])[:3]
+    offered = [{"InstanceType": "p5.48xlarge", "Location": zone}]
+    answers[2] = ("describe_instance_type_offerings", {"InstanceTypeOfferings": offered})
+    ec2 = ScriptedEc2(*answers)
+    ec2.region = ""
+    assert ask(pool_of(ec2, market="on-demand"))["prices"] == {f"{zone}/p5.48xlarge": 55.04}
+
+
 def test_on_demand_is_asked_for_after_long_enough_without_spot() -> None:
     book = {"spot/*/P5": a_refusal(EPOCH + 9000, at=EPOCH - 700)}
     pool = pool_of(ScriptedEc2(*region()), on_demand_after="10m")

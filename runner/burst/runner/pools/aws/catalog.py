@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
@@ -24,6 +25,8 @@ _PRICES_HOLD_S = 300.0
 _PLACES_HOLD_S = 900.0
 _SCORES_HOLD_S = 900.0
 _PRICE_HISTORY_S = 3600.0
+_REGION = re.compile(r"[a-z]{2}(?:-[a-z]+)+-[0-9]+")
+"""What a zone's name begins with: of us-east-1a, and of us-east-1-atl-2a."""
 
 
 @dataclass(frozen=True)
@@ -123,7 +126,8 @@ class Catalog:
 
     def _region(self, places: Places) -> str:
         """By its zones where the cluster file does not say."""
-        return self._ec2.region or next((each.zone[:-1] for each in places.subnets), "")
+        zones = (_REGION.match(each.zone) for each in places.subnets)
+        return self._ec2.region or next((found[0] for found in zones if found), "")
 
     def _common_slots(self) -> int:
         kinds = [self.kind(name) for name in self._config.instance_types]
