@@ -20,8 +20,7 @@ from burst.core.model import Json, Node, RefusalKind, Supply
 from burst.core.retrying import Retries
 from burst.runner.pools.aws import AwsPool
 from burst.runner.pools.aws.ec2 import Ec2
-from burst.runner.pools.aws.leftovers import Leftover
-from burst.runner.pools.port import Launched, Liveness, Pool
+from burst.runner.pools.port import Launched, Leftover, Liveness, Pool
 from burst.runner.rehearsal.ec2.images import PARAMETERS
 from burst.runner.testing.pool_contract import PoolContract, eventually_dead
 from tests.rehearsal.lab import NOTHING, Lab, lab

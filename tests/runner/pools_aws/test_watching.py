@@ -10,8 +10,7 @@ from burst.core.clock import ManualClock
 from burst.core.errors import Refused, Unreachable
 from burst.core.model import Node
 from burst.runner.pools.aws.fleet import OWN_GROUP
-from burst.runner.pools.aws.leftovers import Leftover
-from burst.runner.pools.port import Liveness
+from burst.runner.pools.port import Leftover, Liveness
 from tests.runner.pools_aws.house import (
     EPOCH,
     LAUNCH,
