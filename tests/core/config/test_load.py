@@ -331,7 +331,10 @@ def test_what_is_not_acted_on_is_named_once_and_only_where_asked_for() -> None:
     assert load(OK).unacted == ()
     assert load(OK + "resources: {weight: 1}\nbudget: {usd: null}\n").unacted == ()
     asked = load(OK + "environment: {secrets: {A: 'env:A', B: 'ssm:/b'}, image: x}\n").unacted
-    assert asked == ("environment.image", "environment.secrets")
+    assert asked == ("environment.secrets",)
+    mounts = "bind_mounts: [{host_path: /a, container_path: /b}]\n"
+    assert load(OK + mounts).unacted == ("bind_mounts",)
+    assert load(OK + mounts + "environment: {image: x}\n").unacted == ()
     halving = "entrypoint: [a]\nsearcher: {name: adaptive_asha, max_trials: 2, max_length: 5ep}\n"
     assert load(halving).unacted == ("searcher.name",)
 

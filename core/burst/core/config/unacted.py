@@ -28,7 +28,6 @@ UNACTED: Mapping[str, Callable[[Any], bool]] = {
     "budget.deadline": _set,
     "budget.usd": _set,
     "environment.cuda": _set,
-    "environment.image": _set,
     "environment.secrets": _in_the_cloud,
     "integrations.pachyderm": _set,
     "integrations.webhooks": _set,
@@ -45,7 +44,9 @@ UNACTED: Mapping[str, Callable[[Any], bool]] = {
 
 def unacted(config: ExperimentConfig) -> tuple[str, ...]:
     """Dotted names of what this file asks for and nothing acts on yet, in the table's order."""
-    return tuple(path for path, matters in UNACTED.items() if _asked(config, path, matters))
+    found = tuple(path for path, matters in UNACTED.items() if _asked(config, path, matters))
+    in_image = config.environment.image is not None
+    return tuple(path for path in found if not (in_image and path == "bind_mounts"))
 
 
 def _asked(config: ExperimentConfig, path: str, matters: Callable[[Any], bool]) -> bool:

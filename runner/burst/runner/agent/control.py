@@ -10,6 +10,7 @@ from pathlib import Path
 from burst.core.clock import Clock
 from burst.core.launch import Stop, StopFlag
 from burst.core.model import Drain, DrainCause
+from burst.runner.agent.containers import Container
 from burst.runner.agent.process import Process
 from burst.runner.agent.schedule import Schedule, Step, schedule_of
 
@@ -25,6 +26,15 @@ class Start:
     command: tuple[str, ...]
     environ: Mapping[str, str]
     folder: Path
+    container: Container | None = None
+    """What it runs in; None is the node itself."""
+
+    @property
+    def program(self) -> tuple[str, ...]:
+        """What the node runs for it."""
+        if self.container is None:
+            return self.command
+        return self.container.wrap(self.command, self.environ, self.folder)
 
 
 class Control:
@@ -128,7 +138,7 @@ class Control:
         with self._lock:
             self.check()
             self._process = Process(
-                start.command, environ=start.environ, folder=start.folder, log=self._log
+                start.program, environ=start.environ, folder=start.folder, log=self._log
             )
             return self._process
 

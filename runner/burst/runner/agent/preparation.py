@@ -13,6 +13,7 @@ from burst.core.launch import LaunchSpec
 from burst.core.model import Allocation, Experiment, Slot, Trial
 from burst.runner.agent import codes
 from burst.runner.agent.classify import status_text
+from burst.runner.agent.containers import PYTHON, Container, container_for, prepare_image
 from burst.runner.agent.control import Control, Start
 from burst.runner.agent.environment import (
     CannotPrepare,
@@ -129,15 +130,20 @@ class Preparation:
         clear_tiers(site.ws, site.clock)
         self.spec.write()
         codes.unpack(work.experiment.code, site.ws.blobs, site.cache / "code", code)
+        container = container_for(site, work.config, work.slots, self.spec)
+        if container is not None:
+            prepare_image(container, code, self)
         for command in environment.setup:
-            self.run(("/bin/sh", "-c", command), code)
-        python = sys.executable
-        if environment.python is not None:
+            self.run(("/bin/sh", "-c", command), code, container)
+        python = sys.executable if container is None else PYTHON
+        if environment.python is not None and container is None:
             recipe = recipe_for(environment.python, code)
             python = str(ensure_venv(recipe, site.cache / "venvs", code, self))
-        return Start((python, *site.settings.launcher), self._environ, code)
+        return Start((python, *site.settings.launcher), self._environ, code, container)
 
-    def run(self, command: Sequence[str], folder: Path) -> None:
+    def run(
+        self, command: Sequence[str], folder: Path, container: Container | None = None
+    ) -> None:
         """One command of the preparation; the log has what it says.
 
         Raises:
@@ -148,7 +154,7 @@ class Preparation:
         with self._log.open("a") as file:
             file.write(f"$ {text}\n")
             begun = file.tell()
-        status = self._control.run(Start(tuple(command), self._environ, folder))
+        status = self._control.run(Start(tuple(command), self._environ, folder, container))
         if status != 0:
             raise CannotPrepare(
                 f"`{text}` {status_text(status)}",

@@ -12,7 +12,7 @@ import json
 import logging
 import threading
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -78,9 +78,10 @@ class Rehearsal:
         self._secrets = tuple(secrets)
         self._trial = trial
         self._log = folder / "rehearsal.log"
-        self._python = start.command[0]
-        self._environ = environment(start.environ)
-        self._code = start.folder
+        self._begin = replace(start, environ=environment(start.environ))
+        if start.container is not None:
+            own = replace(start.container, name=f"{start.container.name}-rehearsal", gpus=False)
+            self._begin = replace(self._begin, container=own)
         self._tried: set[str] = set()
         self._lock = threading.Lock()
         self._process: Process | None = None
@@ -168,13 +169,14 @@ class Rehearsal:
         settings, store = self._site.settings, self._site.ws.store
         words = (*settings.rehearse, "--store", store.url, "--checkpoint", checkpoint.id)
         words += ("--node", self._site.node.id)
-        command = ("/bin/sh", "-c", _GENTLY, "rehearsal", self._python, *words)
+        command = ("/bin/sh", "-c", _GENTLY, "rehearsal", self._begin.command[0], *words)
+        begin = replace(self._begin, command=command)
         self._log.unlink(missing_ok=True)
         with self._lock:
             if self._abandoned:
                 return Verdict()
             process = self._process = Process(
-                command, environ=self._environ, folder=self._code, log=self._log
+                begin.program, environ=begin.environ, folder=begin.folder, log=self._log
             )
         timer = threading.Timer(settings.rehearse_limit, process.kill)
         timer.daemon = True
@@ -185,6 +187,8 @@ class Rehearsal:
             timer.cancel()
             with self._lock:
                 self._process = None
+            if begin.container is not None:
+                begin.container.end()
         return read_verdict(status, self._log.read_text(errors="replace"))
 
 

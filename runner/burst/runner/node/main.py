@@ -33,7 +33,7 @@ log = logging.getLogger(__name__)
 
 T = TypeVar("T")
 
-SETTINGS = Settings(lease=60.0, node_every=5.0)
+SETTINGS = Settings(lease=60.0)
 STORE_PATIENCE_S = 900.0
 """How long a machine stays up while its store is away."""
 NODE_PATIENCE_S = 120.0
