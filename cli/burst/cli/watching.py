@@ -10,8 +10,11 @@ from burst.cli.presenting import Presenter
 from burst.cli.reading import Picture
 from burst.cli.session import Session
 from burst.cli.tailing import Tail
+from burst.core.store import is_local
 
 LOOK_EVERY_S = 0.25
+LOOK_REMOTE_EVERY_S = 2.0
+"""The same, where each look is paid for."""
 
 
 class TimedOut(Exception):
@@ -35,6 +38,7 @@ def watch(
         BurstError: the driver, or the store, failed.
     """
     clock = session.clock
+    every = LOOK_EVERY_S if is_local(session.store) else LOOK_REMOTE_EVERY_S
     end = None if seconds is None else clock.monotonic() + seconds
     with presenter:
         while True:
@@ -53,7 +57,7 @@ def watch(
                 raise driver.error
             if end is not None and clock.monotonic() >= end:
                 raise TimedOut
-            clock.sleep(LOOK_EVERY_S)
+            clock.sleep(every)
 
 
 def follow_until(session: Session, follower: Follower, every: float) -> Iterator[Picture]:

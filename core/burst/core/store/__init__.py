@@ -8,7 +8,13 @@ from burst.core.errors import UsageError
 from burst.core.store.port import Store
 from burst.core.store.update import event_of, update
 
-__all__ = ["Store", "event_of", "open_store", "update"]
+__all__ = ["Store", "event_of", "is_local", "open_store", "update"]
+
+
+def is_local(store: Store) -> bool:
+    """Whether it lies on this machine, so that looking again costs next to nothing; elsewhere each
+    look is a request that is paid for."""
+    return store.url.startswith(("sqlite:", "memory:"))
 
 
 def open_store(url: str) -> Store:

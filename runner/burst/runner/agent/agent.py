@@ -10,6 +10,7 @@ from collections.abc import Mapping
 from burst.core.errors import BurstError, NotFound
 from burst.core.model import Allocation, Drain, DrainCause, Exit, ExitKind, Failure, Node
 from burst.core.states import AllocationState, NodeState, Reason
+from burst.core.store import is_local
 from burst.runner.agent.attempt import Attempt
 from burst.runner.agent.gang import is_over, takes_up
 from burst.runner.agent.host import Host, Reclaim
@@ -91,14 +92,9 @@ class Agent:
         """Whether the store knows that this node takes no more, or cannot be told."""
         return self._draining_said or self._term.over(self._site.clock.monotonic())
 
-    @property
-    def _remote(self) -> bool:
-        """Whether the store is not on this machine, so that each look is paid for."""
-        return not self._site.ws.store.url.startswith(("sqlite:", "memory:"))
-
     def _poll(self) -> float:
         settings = self._site.settings
-        return settings.poll_remote if self._remote else settings.poll
+        return settings.poll if is_local(self._site.ws.store) else settings.poll_remote
 
     def _look(self) -> None:
         if self._host.reclaim is not None:
@@ -133,7 +129,7 @@ class Agent:
         allocation writes its record in the same commit."""
         version, at = self._listed
         return (
-            not self._remote
+            is_local(self._site.ws.store)
             or self._leaving is not None
             or version != self._node_version
             or now - at >= _LIST_EVERY_S

@@ -14,6 +14,7 @@ from burst.core.config.cluster import AwsPool
 from burst.core.errors import BurstError
 from burst.core.model import Event, Lease, Node
 from burst.core.states import Reason
+from burst.core.store import is_local
 from burst.core.store.port import Append, Put
 from burst.runner.pools.port import Liveness
 from burst.runner.reconcile.allocations import lose_allocations
@@ -26,6 +27,8 @@ log = logging.getLogger(__name__)
 LEAVE_WITHIN_S = 60.0
 """A node without work that was told to leave is ended after this."""
 LOOK_EVERY_S = 1.0
+LOOK_REMOTE_EVERY_S = 5.0
+"""The same, where each pass is paid for. What happens meanwhile is seen by its events."""
 OLD_FOR_S = 900.0
 """A node this much older than its pool allows is ended, whatever it does."""
 
@@ -42,7 +45,9 @@ def reconcile_nodes(ctx: Context, view: View) -> float | None:
         for node in started:
             alive = found.get(node.id, Liveness.UNKNOWN)
             ctx.attempt(partial(_look, ctx, view, node, alive, node.id in busy, leases))
-    return LOOK_EVERY_S if known else None
+    if not known:
+        return None
+    return LOOK_EVERY_S if is_local(ctx.store) else LOOK_REMOTE_EVERY_S
 
 
 def observed(ctx: Context, pool: str, nodes: Sequence[Node]) -> Mapping[str, Liveness]:
