@@ -24,7 +24,7 @@ from burst.runner.audit import (
 )
 from burst.runner.pools.fake import FakePool
 from burst.runner.pools.port import Leftover, Liveness, Machine
-from burst.runner.reconcile.strays import SWEEP_EVERY_S
+from burst.runner.reconcile.strays import LEFTOVERS_EVERY_S, SWEEP_EVERY_S
 from burst.runner.supply import FAILURES_TO_STOP
 from tests.runner.house import House
 
@@ -121,6 +121,14 @@ def test_what_machines_left_behind_is_removed(house: House) -> None:
     house.pool.left = [Leftover("volume", "vol-old", 1e4), Leftover("volume", "vol-new", 5.0)]
     house.run(2)
     assert [each.id for each in house.pool.left] == ["vol-new"]
+
+
+def test_what_does_not_say_how_old_it_is_is_looked_at_twice(house: House) -> None:
+    house.pool.left = [Leftover("network interface", "eni-1", None)]
+    house.run(int(LEFTOVERS_EVERY_S) - 1)
+    assert house.pool.left
+    house.run(3)
+    assert not house.pool.left
 
 
 def test_a_pool_that_costs_nothing_is_not_swept(tmp_path: Path) -> None:

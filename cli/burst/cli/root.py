@@ -18,6 +18,7 @@ _TRAIN, _LOOK, _STEER, _SET_UP = "Train", "Look", "Steer", "Set up"
 def _entries() -> tuple[Entry, ...]:
     rows = (
         ("run", _TRAIN, "Train what an experiment file describes."),
+        ("rehearse", _TRAIN, "Run an experiment in a cloud on this machine first."),
         ("init", _TRAIN, "Write an experiment, a trial and a test to start from."),
         ("wait", _TRAIN, "Wait until an experiment or a trial is over."),
         ("ls", _LOOK, "List experiments: the live ones and the newest."),
@@ -34,6 +35,7 @@ def _entries() -> tuple[Entry, ...]:
         ("checkpoint", _LOOK, "List, show, download, import, verify, pin and delete checkpoints."),
         ("node", _LOOK, "List and show machines."),
         ("pool", _LOOK, "List where machines come from; let a stopped pool go on."),
+        ("audit", _LOOK, "List all that the cluster has in the cloud, and who answers for it."),
         ("config", _SET_UP, "Show, check and describe experiment files."),
         ("runner", _SET_UP, "Decide and act until told to stop."),
         ("agent", _SET_UP, "Join this machine to a pool."),

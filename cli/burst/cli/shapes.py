@@ -166,6 +166,45 @@ class PoolJson(TypedDict):
     waiting: int
 
 
+class FoundJson(TypedDict):
+    """One tagged thing of `burst audit --json`."""
+
+    pool: str
+    kind: str
+    id: str
+    launch: str | None
+    owner: str | None
+    age: float | None
+    verdict: str
+    will: str
+
+
+class RecoveryJson(TypedDict):
+    """A loss of a rehearsal; seconds from the moment that the machine was taken, or noticed."""
+
+    trial: str
+    instance: str
+    notice: float | None
+    asked: float | None
+    resumed: float | None
+    repeated: int
+
+
+class RehearsalJson(TypedDict):
+    """`burst rehearse --json`, at the end."""
+
+    type: str
+    exit_code: int
+    experiment: str
+    recoveries: list[RecoveryJson]
+    unmade: int
+    machines: int
+    machine_seconds: float
+    usd: float
+    left: list[str]
+    unexplained: list[str]
+
+
 class MetricRowJson(TypedDict):
     group: str
     batches: int

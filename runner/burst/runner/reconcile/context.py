@@ -103,6 +103,8 @@ class Context:
     swept_at: dict[str, float] = field(default_factory=dict)
     """By pool: when its machines were last compared with the records, on the clock that never
     goes back."""
+    ageless: dict[str, frozenset[str]] = field(default_factory=dict)
+    """By pool: what was left over at the last look and does not say how old it is."""
     again: bool = False
     """Whether something changed that another reconciler should see at once."""
     failed: bool = False

@@ -52,11 +52,17 @@ def _sweep(ctx: Context, pool: str) -> None:
 
 
 def _tidy(ctx: Context, pool: str) -> None:
+    """Delete what no machine uses. What does not say how old it is was seen the last time too."""
     leftovers = ctx.pools[pool].leftovers()
     nodes = ctx.store.live(Node, pool) if leftovers else []
+    before, ctx.ageless[pool] = (
+        ctx.ageless.get(pool, frozenset()),
+        frozenset(each.id for each in leftovers if each.age is None),
+    )
     for leftover in leftovers:
         found = judge_leftover(pool, leftover, nodes)
-        if found.verdict is Verdict.STRAY:
+        known = leftover.age is not None or leftover.id in before
+        if found.verdict is Verdict.STRAY and known:
             ctx.attempt(partial(_remove, ctx, leftover, found))
 
 

@@ -1,0 +1,51 @@
+"""`burst audit`."""
+
+from __future__ import annotations
+
+import click
+
+from burst.cli.session import Session, json_option, pass_session
+from burst.cli.shapes import FoundJson
+from burst.core.errors import ExitCode
+
+
+@click.command()
+@json_option
+@pass_session
+def audit(session: Session, as_json: bool) -> int:
+    """List all that the cluster has in the cloud, and who answers for it.
+
+    It goes by tags first and by records after, so it needs no record to be complete. The exit
+    status is 1 if anything is not explained: a machine that no record answers for, or a pool that
+    could not be looked at. Nothing is changed; the runner ends what is nobody's.
+
+    --json prints an array of `Found`.
+    """
+    from burst.runner.audit import audit as look
+    from burst.runner.audit import unexplained
+    from burst.runner.pools import open_pools
+
+    workspace = session.workspace
+    pools = open_pools(workspace)
+    found = look(workspace.store, pools)
+    if as_json:
+        rows: list[FoundJson] = [
+            {
+                "pool": each.pool,
+                "kind": each.kind,
+                "id": each.id,
+                "launch": each.launch or None,
+                "owner": each.owner or None,
+                "age": each.age,
+                "verdict": str(each.verdict),
+                "will": each.will,
+            }
+            for each in found
+        ]
+        session.json(rows)
+    else:
+        from burst.cli.views.audit import audit_page
+
+        costly = [name for name, pool in pools.items() if pool.limits.costs]
+        session.show(audit_page(found, costly, session.out.width))
+    return int(ExitCode.FAILED if unexplained(found) else ExitCode.OK)
