@@ -85,7 +85,7 @@ def kill(session: Session, ids: tuple[str, ...], wait: bool) -> None:
     is_flag=True,
     help="Go where nodes may be taken away although no checkpoint is proved to restore.",
 )
-@click.option("-w", "--wait", is_flag=True, help="Return once it trains there.")
+@click.option("-w", "--wait", is_flag=True, help="Return once it runs there.")
 @json_option
 @pass_session
 def move(

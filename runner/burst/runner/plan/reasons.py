@@ -87,7 +87,9 @@ class Answers:
         found = [self._in_pool(want, each) for each in standings]
         code = next((each.code for each in found if each.code == _COMING), "")
         code = code or next((each.code for each in found if each.code not in _HOPELESS), "")
-        text = "; ".join([each.text for each in found] + ([want.closed] if want.closed else []))
+        once = _needing(want)
+        texts = [found[0].text, *(each.text.removeprefix(once) for each in found[1:])]
+        text = "; ".join(texts + ([want.closed] if want.closed else []))
         return Reason(code=code or found[0].code, text=text)
 
     def _in_pool(self, want: Want, standing: Standing) -> Reason:
@@ -136,10 +138,8 @@ class Answers:
         return Reason(code="no-node", text=text)
 
     def _no_room(self, want: Want, pool: PlanPool, room: Room) -> Reason:
-        text = (
-            f"it needs {counted(want.slots, 'slot')}; pool {pool.name} has "
-            f"{room.free} free on {room.nodes} {'node' if room.nodes == 1 else 'nodes'}"
-        )
+        free = f"{room.free} free on {counted(room.nodes, 'node')}"
+        text = f"{_needing(want)}pool {pool.name} has {free}"
         if want.blocked:
             text += f", without the {len(want.blocked)} that it must not use"
         return self._no_more("no-room", text, pool)
@@ -155,6 +155,10 @@ class Answers:
 
     def _refused(self, pool: PlanPool) -> bool:
         return pool.name in self._refusing
+
+
+def _needing(want: Want) -> str:
+    return f"it needs {counted(want.slots, 'slot')}; "
 
 
 def _never_fits(want: Want, pool: PlanPool) -> Reason:
