@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -64,6 +65,18 @@ def test_the_same_again_while_it_is_live_is_the_same(ws: Workspace, code: Path) 
     assert not submit(ws, file(max_restarts=1), code, owner="ann").attached
     (code / "train.py").write_text("print(2)\n")
     assert not submit(ws, file(), code, owner="ann").attached
+
+
+def test_a_pool_in_the_cloud_needs_a_state_that_it_can_reach(tmp_path: Path, code: Path) -> None:
+    pool = {"kind": "aws", "instance_types": ["c5.large"], "max_nodes": 1}
+    cluster = {"cluster": "lab", "aws": {"region": "us-east-1"}, "pools": {"spot": pool}}
+    (tmp_path / "burst.yaml").write_text(json.dumps(cluster))
+    ws = open_workspace(cwd=tmp_path)
+    with pytest.raises(Refused, match="could not reach") as caught:
+        submit(ws, file(), code, owner="ann")
+    assert "store.db" in caught.value.why
+    assert "dynamodb://" in caught.value.mend
+    assert not ws.store.children(Experiment, "")
 
 
 def test_the_same_after_its_end_is_a_new_one(ws: Workspace, code: Path) -> None:

@@ -157,7 +157,7 @@ def _keep_weights(inner: Session, picture: Picture, folder: Path) -> None:
         if trial.checkpoint:
             found = inner.store.get(Checkpoint, trial.checkpoint)
             into = folder / "trials" / f"t{trial.number:04d}"
-            download(inner.workspace.blobs, found, into, lambda size: None, force=True)
+            download(inner.workspace.blobs, found, into, force=True)
 
 
 def rehearsal_json(experiment: str, report: Report, status: int) -> RehearsalJson:

@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 
 from burst.core.config import ClusterFileError, find_cluster, load_cluster
+from burst.core.config.load import parse_cluster
 from burst.core.errors import ConfigError, ExitCode
 
 
@@ -55,6 +56,8 @@ def test_pools_have_their_kinds_their_idle_times_and_their_own_scheduler(tmp_pat
          "has no `aws.region`"),
         ("aws: {region: r}\npools: {a: {kind: aws, instance_types: [x], max_nodes: 2, "
          "min_nodes: 3}}", "pools.a.min_nodes", "did you mean `2`?"),
+        ("aws: {region: r}\npools: {a: {kind: aws, instance_types: [p5.48xlarge, g5.xlarge], "
+         "max_nodes: 2}}", "pools.a.instance_types", "p5.48xlarge has 8, g5.xlarge has 1"),
         ("aws: {region: r}\npools: {a: {kind: aws, instance_types: [], max_nodes: 2}}",
          "pools.a.instance_types", "at least one value"),
         ("", "", "this file is empty"),
@@ -99,3 +102,9 @@ def test_importing_the_configuration_imports_nothing_heavy() -> None:
         [sys.executable, "-c", program], capture_output=True, text=True, check=True
     )
     assert done.stdout.strip() == "[] []"
+
+
+def test_types_of_different_slots_may_share_a_pool_that_says_its_own() -> None:
+    pool = "{kind: aws, instance_types: [p5.48xlarge, g5.xlarge], max_nodes: 2, slots_per_node: 1}"
+    text = f"aws: {{region: us-east-1}}\npools: {{a: {pool}}}\n"
+    assert parse_cluster(text, "burst.yaml").pools["a"].kind == "aws"

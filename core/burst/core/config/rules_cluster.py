@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from burst.core.aws.instance_types import known_type
 from burst.core.config.document import Node, Report
 from burst.core.config.rules import POOL_NAME, POOL_NAME_RULE
 
@@ -26,9 +27,25 @@ def _pool(name: str, pool: Node, root: Node, report: Report) -> None:
     if least and most and not (least.bad or most.bad) and least.value > most.value:
         said = f"`{least.path}` is more than `max_nodes`, which is {most.value}"
         report.wrong(least, said, nearest=str(most.value))
+    _equal_slots(name, pool, report)
     kind = pool.child("kind")
     if kind and kind.value == "aws" and root.child("aws") is None:
         hint = "add `aws: {region: us-east-1}`"
         report.wrong(
             kind, f"`{name}` is a pool in AWS, and the file has no `aws.region`", hint=hint
         )
+
+
+def _equal_slots(name: str, pool: Node, report: Report) -> None:
+    """Gangs take whole nodes, so the nodes of a pool have one size. Types that the table does not
+    have are compared when they are first asked for."""
+    types = pool.child("instance_types")
+    if types is None or types.bad or pool.child("slots_per_node") is not None:
+        return
+    found = [known_type(str(each)) for each in types.plain()]
+    slots = {kind.name: kind.slots for kind in found if kind is not None}
+    if len(set(slots.values())) > 1:
+        each = ", ".join(f"{kind} has {count}" for kind, count in slots.items())
+        said = f"the instance types of `{name}` differ in slots: {each}"
+        hint = "make a pool of each size, or say `slots_per_node`"
+        report.wrong(types, said, hint=hint)

@@ -13,8 +13,9 @@ from burst.core.checkpoints.exchange.source import check_start, started
 from burst.core.clock import Clock, SystemClock
 from burst.core.code.archive import pack_code, upload_code
 from burst.core.code.entrypoint import check_entrypoint
+from burst.core.config.cluster import AwsPool
 from burst.core.config.experiment import ExperimentConfig
-from burst.core.errors import BurstError, Conflict, Unreachable
+from burst.core.errors import BurstError, Conflict, Refused, Unreachable
 from burst.core.ids import new_id
 from burst.core.model import Code, Event, Experiment, Lease
 from burst.core.states import ExperimentState
@@ -62,6 +63,7 @@ def check_experiment(ws: Workspace, config: ExperimentConfig, code_folder: Path)
     if config.start is not None:
         check_start(ws.store, config.start)
     admit(config, ws.cluster, limits_of(ws.cluster, open_pools(ws)))
+    _check_reach(ws, config)
 
 
 def submit(
@@ -113,6 +115,20 @@ def submit(
             continue
         return Submission(experiment.model_copy(update={"version": 1}), attached=False)
     raise Conflict("others submit the same experiment again and again", mend="try it once more")
+
+
+def _check_reach(ws: Workspace, config: ExperimentConfig) -> None:
+    """Machines in the cloud see neither a file nor a folder of this one."""
+    urls = (ws.store.url, ws.blobs.url)
+    here = [url for url in urls if url.startswith(("sqlite:", "memory:", "file:"))]
+    for name in pools_for(config, ws.cluster):
+        if here and isinstance(ws.cluster.pools.get(name), AwsPool):
+            raise Refused(
+                f"machines of pool {name!r} could not reach the cluster's state",
+                why=f"it is kept on this machine: {' and '.join(here)}",
+                mend="name a table and a bucket in burst.yaml: `store: dynamodb://TABLE"
+                "?region=REGION` and `blobs: s3://BUCKET`",
+            )
 
 
 def _check_storage(ws: Workspace, config: ExperimentConfig) -> None:
