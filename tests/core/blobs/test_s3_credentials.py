@@ -13,11 +13,11 @@ from typing import Any
 
 import pytest
 
-from burst.core.blobs import s3_place
+from burst.core.blobs import s3_place, s3_streams
 from burst.core.blobs.s3 import S3Blobs
 from burst.core.blobs.s3_place import S3Url, find
 from burst.core.errors import Refused, Unauthorized, UsageError
-from burst.core.testing.fault_proxy import FaultProxy, fault_proxy
+from burst.core.testing.fault_proxy import FaultProxy, Spoil, fault_proxy
 from tests.core.blobs.mock_s3 import BUCKET, mock_s3
 
 KEY = "AKIDOFTHISTEST"
@@ -153,21 +153,93 @@ def test_a_profile_that_does_not_exist_is_told(
     assert "nobody" in caught.value.why
 
 
+def test_credentials_that_a_role_renews_are_renewed_on_every_way(
+    proxy: FaultProxy, monkeypatch: pytest.MonkeyPatch, tmp_path: Path, metadata: str
+) -> None:
+    """As where a training lasts longer than the credentials that it began with."""
+    of_container(monkeypatch, tmp_path, metadata)
+    monkeypatch.setattr(s3_streams, "_CREDENTIALS_FOR", timedelta(seconds=0))
+    issued, usual = itertools.count(), _issued()
+
+    def short_lived() -> dict[str, str]:
+        soon = datetime.now(UTC) + timedelta(minutes=5)  # when botocore asks for others
+        key = {"AccessKeyId": f"AKID{next(issued)}"}
+        return {**usual, **key, "Expiration": f"{soon:%Y-%m-%dT%H:%M:%SZ}"}
+
+    monkeypatch.setattr(f"{__name__}._issued", short_lived)
+    blobs = S3Blobs(f"s3://{BUCKET}/{next(_prefixes)}?endpoint_url={proxy.url}")
+    uses: list[Callable[[], object]] = [
+        lambda: blobs.put("a", b"some bytes"),
+        lambda: blobs.read_into("a", memoryview(bytearray(10))),
+        lambda: blobs.get("a"),
+    ]
+    for use in uses:
+        signers = []
+        for _ in range(3):
+            proxy.signers.clear()
+            use()
+            signers.append(frozenset(proxy.signers))
+        assert len(set(signers)) == 3, "a use was signed with credentials of an earlier one"
+
+
+def test_obstore_asks_for_credentials_again_before_they_can_end() -> None:
+    """botocore renews those that end within ten minutes."""
+    assert timedelta(minutes=1) <= s3_streams._CREDENTIALS_FOR < timedelta(minutes=10)
+
+
+def test_credentials_that_are_not_accepted_are_looked_for_anew(
+    proxy: FaultProxy, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    of_profile(monkeypatch, tmp_path, "")
+    blobs = S3Blobs(f"s3://{BUCKET}/{next(_prefixes)}?endpoint_url={proxy.url}")
+    blobs.put("a", b"some bytes")
+    uses: dict[str, Callable[[], object]] = {
+        "PUT": lambda: blobs.put("a", b"some bytes"),
+        "GET": lambda: blobs.read_into("a", memoryview(bytearray(10))),
+        "HEAD": lambda: blobs.info("a"),
+    }
+    for number, (method, use) in enumerate(uses.items()):
+        key = f"AKIDAFTERLOGIN{number}"
+        text = f"[lab]\naws_access_key_id = {key}\naws_secret_access_key = secret\n"
+        (tmp_path / "credentials").write_text(text)
+        proxy.spoils = [(method, Spoil.UNKNOWN_KEY)]
+        proxy.signers.clear()
+        if method == "HEAD":  # whose answer has no body to tell why in
+            with pytest.raises(Refused):
+                use()
+            continue
+        use()
+        assert key in proxy.signers
+        proxy.spoils = [(method, Spoil.UNKNOWN_KEY)] * 2
+        with pytest.raises(Unauthorized, match="does not accept the AWS credentials"):
+            use()
+
+
 @pytest.mark.parametrize(
-    ("option", "variable", "region"),
+    ("option", "variables", "region"),
     [
-        ("&region=eu-north-1", "eu-west-1", "eu-north-1"),
-        ("", "eu-west-1", "eu-west-1"),
-        ("", "", "us-east-1"),
+        ("&region=eu-north-1", {"AWS_DEFAULT_REGION": "eu-west-1"}, "eu-north-1"),
+        ("", {"AWS_DEFAULT_REGION": "eu-west-1", "AWS_REGION": "eu-west-2"}, "eu-west-1"),
+        ("", {"AWS_REGION": "eu-west-2"}, "eu-west-2"),
+        ("", {"AWS_PROFILE": "lab"}, "eu-south-1"),
+        ("", {"AWS_PROFILE": "lab", "AWS_REGION": "eu-west-2"}, "eu-west-2"),
+        ("", {}, "us-east-1"),
     ],
 )
-def test_the_region_is_of_the_url_or_the_environment_or_the_usual(
-    proxy: FaultProxy, monkeypatch: pytest.MonkeyPatch, option: str, variable: str, region: str
+def test_the_region_is_of_the_url_or_the_environment_or_the_profile_or_the_usual(
+    proxy: FaultProxy,
+    monkeypatch: pytest.MonkeyPatch,
+    tmp_path: Path,
+    option: str,
+    variables: dict[str, str],
+    region: str,
 ) -> None:
-    monkeypatch.setenv("AWS_ACCESS_KEY_ID", KEY)
-    monkeypatch.setenv("AWS_SECRET_ACCESS_KEY", "secret")
-    if variable:
-        monkeypatch.setenv("AWS_DEFAULT_REGION", variable)
+    of_profile(monkeypatch, tmp_path, "")
+    monkeypatch.delenv("AWS_PROFILE")
+    (tmp_path / "config").write_text("[profile lab]\nregion = eu-south-1\n")
+    of_environment(monkeypatch, tmp_path, "")
+    for name, value in variables.items():
+        monkeypatch.setenv(name, value)
     place = find(S3Url.parse(f"s3://{BUCKET}/p?endpoint_url={proxy.url}{option}"))
     assert place.region == region
     assert place.url_of("p/a=b+c") == f"{proxy.url}/{BUCKET}/p/a%3Db%2Bc"
@@ -198,6 +270,31 @@ def test_on_aws_the_buckets_own_host_is_used(
     place = find(S3Url.parse("s3://lab.with.dots/p?region=eu-west-1"))
     assert not place.virtual_host
     assert place.url_of("p/a") == "https://s3.eu-west-1.amazonaws.com/lab.with.dots/p/a"
+
+
+@pytest.mark.parametrize("variable", ["AWS_ENDPOINT_URL", "AWS_ENDPOINT_URL_S3"])
+def test_the_environment_names_the_server_for_every_way_that_bytes_go(
+    proxy: FaultProxy, monkeypatch: pytest.MonkeyPatch, tmp_path: Path, variable: str
+) -> None:
+    of_environment(monkeypatch, tmp_path, "")
+    monkeypatch.setenv("AWS_ENDPOINT_URL", "http://127.0.0.1:9")
+    monkeypatch.setenv(variable, proxy.url)
+    blobs = S3Blobs(f"s3://{BUCKET}/{next(_prefixes)}")
+    blobs.put("a", b"some bytes")
+    assert blobs.read_into("a", memoryview(bytearray(10))) == 10
+    assert [info.key for info in blobs.list("")] == ["a"]
+
+
+def test_a_region_that_only_the_body_tells_is_told() -> None:
+    from burst.core.blobs.s3_words import Answer
+
+    body = (
+        "<Error><Code>AuthorizationHeaderMalformed</Code><Message>the region is wrong; expecting "
+        "'eu-west-3'</Message><Region>eu-west-3</Region></Error>"
+    )
+    error = Answer.of_xml(400, body).in_words("n", "lab")
+    assert isinstance(error, Refused)
+    assert "?region=eu-west-3" in error.mend
 
 
 def test_a_bucket_in_another_region_is_told_with_the_region() -> None:

@@ -186,6 +186,24 @@ def test_a_region_that_nobody_told_is_asked_for(monkeypatch: pytest.MonkeyPatch)
     assert "?region=" in caught.value.mend
 
 
+@pytest.mark.parametrize("variable", ["AWS_ENDPOINT_URL", "AWS_ENDPOINT_URL_DYNAMODB"])
+def test_the_environment_names_the_server_and_the_region(
+    real: str, monkeypatch: pytest.MonkeyPatch, variable: str
+) -> None:
+    monkeypatch.delenv("AWS_DEFAULT_REGION")
+    monkeypatch.setenv("AWS_CONFIG_FILE", "/nonexistent")
+    monkeypatch.setenv("AWS_REGION", "eu-west-2")
+    monkeypatch.setenv("AWS_ENDPOINT_URL", "http://127.0.0.1:9")
+    monkeypatch.setenv(variable, real)
+    with closing(DynamoStore(f"dynamodb://burst-{os.getpid()}-{next(_tables)}", _HASTY)) as store:
+        store.table.create()
+        store.commit(Put(examples.trial()))
+        described = store.table.call(
+            lambda client: client.describe_table(TableName=store.table.where.name)
+        )
+        assert ":eu-west-2:" in described["Table"]["TableArn"]
+
+
 def test_a_table_that_is_not_there_is_named(real: str) -> None:
     with (
         closing(DynamoStore(f"dynamodb://nowhere?endpoint_url={real}", _HASTY)) as store,

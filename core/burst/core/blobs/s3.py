@@ -29,7 +29,7 @@ from burst.core.blobs.s3_put import Sender
 from burst.core.blobs.s3_streams import opener
 from burst.core.blobs.s3_words import told
 from burst.core.blobs.words import told as told_of_file
-from burst.core.errors import NotFound
+from burst.core.errors import NotFound, Unauthorized
 from burst.core.retrying import Retries
 
 T = TypeVar("T")
@@ -75,11 +75,11 @@ class S3Blobs:
     def put_new(self, key: str, data: bytes | bytearray | memoryview) -> None:
         check_key(key)
         view = memoryview(data).cast("B")
-        digest, sender = hashlib.sha256(view).hexdigest(), self._connect().sender
+        digest = hashlib.sha256(view).hexdigest()
         put_once(
             self._where.name(key),
             view,
-            lambda: sender.put_new(key, view, digest),
+            lambda: self._with(lambda at: at.sender.put_new(key, view, digest)),
             lambda: self.get(key),
         )
 
@@ -121,7 +121,7 @@ class S3Blobs:
         check_key(key)
         if not target:
             return self._size(key)
-        return self._connect().receiver.read_into(key, target)
+        return self._with(lambda at: at.receiver.read_into(key, target))
 
     def get_file(self, key: str, path: Path) -> None:
         size = self._size(key)
@@ -188,7 +188,7 @@ class S3Blobs:
 
     def _put(self, key: str, data: memoryview, sha256: str) -> None:
         check_key(key)
-        self._connect().sender.put(key, data, sha256)
+        self._with(lambda at: at.sender.put(key, data, sha256))
 
     def _size(self, key: str) -> int:
         found = self.info(key)
@@ -202,12 +202,23 @@ class S3Blobs:
     def _call(self, key: str, call: Callable[[Any], T]) -> T:
         """Call boto3's client, as often as it takes."""
 
-        def attempt() -> T:
+        def attempt(at: _Connection) -> T:
             with told(self._where.name(key), self._where.bucket):
-                return call(connection.place.client)
+                return call(at.place.client)
 
+        return self._with(lambda at: at.retries.run(lambda: attempt(at)))
+
+    def _with(self, use: Callable[[_Connection], T]) -> T:
+        """Use the connection; once more with credentials that are looked for anew where these are
+        not accepted: someone may have logged in again, or a file was renewed."""
         connection = self._connect()
-        return connection.retries.run(attempt)
+        try:
+            return use(connection)
+        except Unauthorized:
+            with self._lock:
+                if self._connection is connection:
+                    self._connection = None
+            return use(self._connect())
 
     def _connect(self) -> _Connection:
         # Connections do not survive a fork, so a child opens its own.

@@ -13,6 +13,7 @@ from typing import Any
 from urllib.parse import parse_qsl, quote
 
 from burst.core.aws.answers import LOGIN
+from burst.core.aws.regions import region_of
 from burst.core.blobs.keys import check_key
 from burst.core.errors import Unauthorized, UsageError
 
@@ -90,7 +91,7 @@ def find(where: S3Url) -> Place:
     try:
         session = _session()
         credentials = session.get_credentials()
-        region = where.options.get("region") or session.region_name
+        region = where.options.get("region") or region_of(session)
         client = _client(session, where, region or _ANY_REGION)
         if credentials and _is_aws(client):
             found = _region_of(client, where.bucket)

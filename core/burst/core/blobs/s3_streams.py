@@ -12,16 +12,19 @@ import re
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
-from datetime import timedelta
-from typing import Any
+from datetime import UTC, datetime, timedelta
+from typing import TYPE_CHECKING, Any
 
 from burst.core.blobs.s3_place import CONNECT_S, SILENCE_S, Place, S3Url
 from burst.core.blobs.s3_words import Answer, told
 from burst.core.retrying import Passing
 
+if TYPE_CHECKING:
+    from obstore.store import S3Credential
+
 CHUNK = 2**20
 """What a transfer that breaks loses at the most."""
-_CREDENTIALS_FOR = timedelta(minutes=5)
+_CREDENTIALS_FOR = timedelta(minutes=1)
 """botocore renews what ends within ten minutes, so nothing that is asked for so often is stale."""
 
 _STATUS = re.compile(r"status code: ([0-9]{3})")
@@ -61,7 +64,6 @@ def opener(where: S3Url, place: Place) -> Open:
 
 class _Obstore:
     def __init__(self, where: S3Url, place: Place) -> None:
-        from obstore.auth.boto3 import Boto3CredentialProvider
         from obstore.store import S3Store
 
         endpoint = place.bucket_url.rstrip("/")
@@ -82,7 +84,7 @@ class _Obstore:
                 "timeout": timedelta(hours=1),
             },
             retry_config={"max_retries": 0},  # burst.core.retrying does it, and more of it
-            credential_provider=Boto3CredentialProvider(place.session, ttl=_CREDENTIALS_FOR),
+            credential_provider=_provider(place),
         )
 
     def open(self, key: str, start: int, stop: int, etag: str | None) -> Stream:
@@ -101,6 +103,21 @@ class _Obstore:
         with _told_by_obstore(name, self._where.bucket):
             for chunk in found.stream(min_chunk_size=CHUNK):
                 yield memoryview(chunk)
+
+
+def _provider(place: Place) -> Callable[[], S3Credential]:
+    """Hands obstore the credentials that all else is signed with."""
+
+    def credentials() -> S3Credential:
+        frozen = place.credentials.get_frozen_credentials()
+        return {
+            "access_key_id": frozen.access_key,
+            "secret_access_key": frozen.secret_key,
+            "token": frozen.token,
+            "expires_at": datetime.now(UTC) + _CREDENTIALS_FOR,
+        }
+
+    return credentials
 
 
 class _Boto:

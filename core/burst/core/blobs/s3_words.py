@@ -12,6 +12,7 @@ from burst.core.errors import BurstError, NotFound, Refused, StoreError, Unautho
 from burst.core.retrying import Passing
 
 _CODE = re.compile(r"<Code>([^<]*)</Code>")
+_REGION = re.compile(r"<Region>([^<]*)</Region>")
 _MESSAGE = re.compile(r"<Message>([^<]*)</Message>")
 
 _SPOILED = ("BadDigest", "XAmzContentSHA256Mismatch", "IncompleteBody", "RequestTimeout")
@@ -34,11 +35,12 @@ class Answer:
     @classmethod
     def of_xml(cls, status: int, body: str, region: str = "") -> Answer:
         code, message = _CODE.search(body), _MESSAGE.search(body)
+        named = _REGION.search(body)
         return cls(
             status,
             code[1] if code else "",
             message[1] if message else body[:300] or f"HTTP {status}",
-            region,
+            region or (named[1] if named else ""),
         )
 
     @property
@@ -129,6 +131,7 @@ def _answer(error: object) -> Answer:
     facts, meta = response.get("Error", {}), response.get("ResponseMetadata", {})
     headers = meta.get("HTTPHeaders")
     region = headers.get("x-amz-bucket-region", "") if isinstance(headers, dict) else ""
+    region = str(region or facts.get("Region", ""))
     code = str(facts.get("Code", ""))
     status = meta.get("HTTPStatusCode", 0)
     return Answer(int(str(status)), code, str(facts.get("Message", code)), region)

@@ -32,6 +32,7 @@ class Spoil(Enum):
     EXPIRED = "400 ExpiredTokenException in JSON, not done"
     CONFLICT = "409 ConditionalRequestConflict, not done"
     NOT_IMPLEMENTED = "501 NotImplemented, not done"
+    UNKNOWN_KEY = "403 InvalidAccessKeyId, not done"
     RESET = "the connection is reset, not done"
     LOST = "it is done, and the connection reset instead of an answer"
     SILENCE = "no answer for as long as the proxy is there, not done"
@@ -46,6 +47,7 @@ _SAID = {
     Spoil.ERROR: (500, "InternalError"),
     Spoil.TOO_MANY: (429, "TooManyRequests"),
     Spoil.CONFLICT: (409, "ConditionalRequestConflict"),
+    Spoil.UNKNOWN_KEY: (403, "InvalidAccessKeyId"),
     Spoil.NOT_IMPLEMENTED: (501, "NotImplemented"),
     Spoil.THROTTLED: (400, "ThrottlingException"),
     Spoil.EXPIRED: (400, "ExpiredTokenException"),

@@ -10,6 +10,7 @@ from functools import partial
 from typing import Any, TypeVar
 from urllib.parse import parse_qsl
 
+from burst.core.aws.regions import region_of
 from burst.core.errors import Unauthorized, UsageError
 from burst.core.retrying import Passing, Retries
 from burst.core.store.dynamodb.items import EXPIRES, Item, Key, keyed, table_schema, text
@@ -210,10 +211,11 @@ def _client(where: TableUrl) -> Any:
         max_pool_connections=_CONNECTIONS,
         retries={"total_max_attempts": 1},  # burst.core.retrying does it
     )
-    return Session().client(
+    session = Session()
+    return session.client(
         "dynamodb",
         endpoint_url=where.options.get("endpoint_url"),
-        region_name=where.options.get("region"),
+        region_name=where.options.get("region") or region_of(session),
         config=config,
     )
 
