@@ -7,10 +7,11 @@ import itertools
 import os
 import signal
 from collections.abc import Iterator
+from typing import Any
 
 import pytest
 
-from burst.core.blobs import open_blobs
+from burst.core.blobs import open_blobs, s3
 from burst.core.blobs.s3 import S3Blobs
 from burst.core.errors import NotFound, Unreachable, UsageError
 from burst.core.testing.blob_contract import BlobContract
@@ -72,6 +73,26 @@ def test_a_list_of_more_than_one_page_is_whole(blobs: S3Blobs) -> None:
         key = blobs._where.path(f"{number:05d}")
         backend.put_object(BUCKET, key, b"")
     assert [int(info.key) for info in blobs.list("")] == list(range(1005))
+
+
+@pytest.mark.parametrize("which", ["server", "ministack_server"])
+def test_a_list_is_whole_however_small_the_servers_pages_are(
+    request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch, which: str
+) -> None:
+    server = request.getfixturevalue(which)
+    blobs = S3Blobs(f"s3://{BUCKET}/prefix/{next(_prefixes)}?endpoint_url={server}")
+    keys = [f"a/{number}" for number in range(7)]
+    for key in keys:
+        blobs.put(key, b"1")
+    page, pages = s3._page, []
+
+    def small_page(which: dict[str, str], client: Any) -> Any:
+        pages.append(page({**which, "MaxKeys": 3}, client))  # type: ignore[dict-item]
+        return pages[-1]
+
+    monkeypatch.setattr(s3, "_page", small_page)
+    assert [info.key for info in blobs.list("a/")] == keys
+    assert [len(each["Contents"]) for each in pages] == [3, 3, 1]
 
 
 def test_nothing_lies_on_this_machine(blobs: S3Blobs) -> None:

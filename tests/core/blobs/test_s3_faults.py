@@ -137,7 +137,7 @@ def test_a_server_without_conditional_writes_is_told_from_one_that_is_busy(
 
 
 @pytest.mark.parametrize(
-    "spoil", [*NOT_DONE, Spoil.LOST, Spoil.TRUNCATED], ids=lambda spoil: spoil.name
+    "spoil", [*NOT_DONE, Spoil.LOST, Spoil.TRUNCATED, Spoil.ABORTED], ids=lambda spoil: spoil.name
 )
 @pytest.mark.parametrize("how", READS)
 def test_a_read_gets_through(
@@ -146,6 +146,16 @@ def test_a_read_gets_through(
     blobs.put("old", DATA)
     proxy.spoils = [("GET", spoil), ("GET", spoil)]
     assert READS[how](blobs, tmp_path) == DATA
+
+
+@pytest.mark.parametrize("proxied", ["ministack"], indirect=True)  # moto tells no checksum
+def test_what_was_damaged_on_its_way_is_sent_and_asked_for_again(
+    blobs: S3Blobs, proxy: FaultProxy
+) -> None:
+    proxy.spoils = [("PUT", Spoil.CORRUPTED_REQUEST)] * 3
+    blobs.put("old", DATA)
+    proxy.spoils = [("GET", Spoil.CORRUPTED)] * 3
+    assert blobs.get("old") == DATA
 
 
 @pytest.mark.parametrize("spoil", [*NOT_DONE, Spoil.LOST], ids=lambda spoil: spoil.name)

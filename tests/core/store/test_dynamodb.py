@@ -6,7 +6,7 @@ import itertools
 import os
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import closing
 from typing import Any
 
@@ -230,6 +230,38 @@ def test_lists_of_more_than_one_page_are_whole(store: DynamoStore) -> None:
     found = store.children(Experiment, "", limit=4, newest_first=True)
     assert [each.id[-1] for each in found] == list("4321")
     assert [found.id[-1] for found in store.live(Experiment)] == list("01234")
+
+
+def test_every_list_is_whole_however_small_the_servers_pages_are(
+    store: DynamoStore, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    page, many = table_module._query, table_module.Table._get_some
+    pages = []
+
+    def small_page(asked: Mapping[str, Any], client: Any) -> Any:
+        pages.append(page({**asked, "Limit": 2}, client))
+        return pages[-1]
+
+    def some(self: Any, left: list[Any], found: list[Any]) -> list[Any]:
+        """As the server does that leaves keys unprocessed."""
+        return [*many(self, left[:2], found), *left[2:]]
+
+    store.commit(*(Put(examples.trial(number)) for number in range(7)))
+    store.commit(*(Put(examples.allocation(id=f"alloc-1m3k9zq4w7{n}")) for n in range(5)))
+    for number in range(5):
+        store.commit(Append(examples.event(str(number))), AppendMetrics(examples.chunk(number)))
+    monkeypatch.setattr(table_module, "_query", small_page)
+    monkeypatch.setattr(table_module.Table, "_get_some", some)
+    assert [trial.number for trial in store.children(Trial, EXPERIMENT)] == list(range(7))
+    assert [trial.number for trial in store.children(Trial, EXPERIMENT, limit=3)] == [0, 1, 2]
+    assert [trial.number for trial in store.live(Trial)] == list(range(7))
+    assert len(store.live(Allocation)) == 5
+    ids = [examples.trial(number).id for number in range(7)]
+    assert list(store.find_many(Trial, ids)) == ids
+    for page_of in (store.events(), store.events(experiment=EXPERIMENT)):
+        assert [event.name for event in page_of.events] == list("01234")
+    assert store.metrics(TRIAL) == [examples.chunk(number) for number in range(5)]
+    assert max(len(each["Items"]) for each in pages) == 2
 
 
 def test_live_records_beyond_what_one_request_reads_are_whole(store: DynamoStore) -> None:

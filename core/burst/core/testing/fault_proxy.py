@@ -37,6 +37,7 @@ class Spoil(Enum):
     LOST = "it is done, and the connection reset instead of an answer"
     SILENCE = "no answer for as long as the proxy is there, not done"
     TRUNCATED = "half of the answer's body, then the end"
+    ABORTED = "half of the answer's body, then a reset"
     CORRUPTED = "a byte of the answer's body is another"
     CORRUPTED_REQUEST = "a byte of the request's body is another"
     WRONG_SIZE = "the answer's headers tell of another size"
@@ -171,12 +172,14 @@ class _Handler(BaseHTTPRequestHandler):
                 self.send_header(name, value)
         self.send_header("Content-Length", length)
         self.end_headers()
-        if spoil is Spoil.TRUNCATED:
+        if spoil in (Spoil.TRUNCATED, Spoil.ABORTED):
             data = data[: len(data) // 2]
             self.close_connection = True
         with self.state.lock:
             self.state.sent += len(data)
         self.wfile.write(data)
+        if spoil is Spoil.ABORTED:
+            self._reset()
 
     def _say(self, status: int, code: str) -> None:
         text = f"<Error><Code>{code}</Code><Message>as the test wants it</Message></Error>"
