@@ -108,11 +108,13 @@ class Cluster:
     """One store that several agents share, each a node of pool `lab`."""
 
     def __init__(self, folder: Path, slots_per_node: int) -> None:
+        """Pool `whole` has nodes with as many slots as two of `lab`."""
         folder.mkdir(parents=True)
         self.bench = Bench.of_example("digits", "DigitsTrial", folder)
         (self.bench.code / "ganged.py").write_text(GANGED)
         (self.bench.code / "burst.yaml").write_text(
-            f"pools: {{lab: {{kind: static, slots_per_node: {slots_per_node}}}}}\n"
+            f"pools:\n  lab: {{kind: static, slots_per_node: {slots_per_node}}}\n"
+            f"  whole: {{kind: static, slots_per_node: {2 * slots_per_node}}}\n"
         )
         self.marks = folder / "interruptions"
         self.agents: list[subprocess.Popen[bytes]] = []
@@ -133,21 +135,38 @@ class Cluster:
                 wait_for(lambda: self._ready(workspace, count), f"{count} nodes")
                 yield workspace
         finally:
-            for agent in self.agents:
-                _end(agent)
+            self.end_agents()
 
-    def start_agent(self, *prefix: str) -> subprocess.Popen[bytes]:
-        command = (*prefix, sys.executable, "-m", "burst.cli", "agent", "--pool", "lab")
+    def start_agent(
+        self, *prefix: str, pool: str = "lab", disk: Path | None = None
+    ) -> subprocess.Popen[bytes]:
+        """
+        Args:
+            prefix: words to put before its command.
+            disk: a home of its own; by default all share one.
+        """
+        command = (*prefix, sys.executable, "-m", "burst.cli", "agent", "--pool", pool)
+        environ, home = self.bench.environment, self.bench.home
+        if disk is not None:
+            shared = {"BURST_STORE": f"sqlite://{home}/store.db"}
+            shared["BURST_BLOBS"] = f"file://{home}/blobs"
+            environ = {**environ, **shared, "BURST_HOME": str(disk)}
         with self._log.open("ab") as log:
             agent = subprocess.Popen(
-                command,
-                env=self.bench.environment,
-                cwd=self.bench.code,
-                stdout=log,
-                stderr=log,
+                command, env=environ, cwd=self.bench.code, stdout=log, stderr=log
             )
         self.agents.append(agent)
         return agent
+
+    def end_agents(self, *, gently: bool = False) -> None:
+        """`gently`: as a person does, so that their nodes are gone at once."""
+        if gently:
+            for agent in self.agents:
+                agent.terminate()
+            for agent in self.agents:
+                agent.wait(60)
+        while self.agents:
+            _end(self.agents.pop())
 
     def submit(self, slots: int, marks: Sequence[str] = (), *settings: str) -> None:
         """Submit the experiment; a background runner brings it forward."""
@@ -157,17 +176,18 @@ class Cluster:
             *SETTINGS,
             f"environment.variables.INTERRUPTIONS={self.marks}",
             f"resources.slots_per_trial={slots}",
+            "resources.pools=[lab,whole]",
             *settings,
         )
         flags = [part for setting in given for part in ("--set", setting)]
-        self.bench.burst("run", "exp.yaml", "--pool", "lab", "--detach", *flags)
+        self.bench.burst("run", "exp.yaml", "--detach", *flags)
 
     def finish(self, workspace: Workspace) -> Ended:
         """The trial once it is over, resumed whenever it has paused itself."""
-        trial = wait_for(lambda: self._over(workspace), "the trial to end")
+        trial = self.settled(workspace)
         while trial.state is TrialState.PAUSED:
             self.bench.burst("resume", trial.id)
-            trial = wait_for(lambda: self._over(workspace), "the trial to end")
+            trial = self.settled(workspace)
         assert list(self.marks.iterdir()) == [], "an interruption was never reached"
         attempts = workspace.store.children(Allocation, trial.id)
         ordered = tuple(sorted(attempts, key=lambda each: each.attempt))
@@ -179,6 +199,10 @@ class Cluster:
             trained=tuple(map(int, lines)),
             logged=Counter(line.rank for line in read_logs(workspace.blobs, trial.id)),
         )
+
+    def settled(self, workspace: Workspace) -> Trial:
+        """The trial once it has paused itself, or is over."""
+        return wait_for(lambda: self._over(workspace), "the trial to pause or end")
 
     def _over(self, workspace: Workspace) -> Trial | None:
         (experiment,) = workspace.store.children(Experiment, "")

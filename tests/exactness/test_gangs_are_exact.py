@@ -41,7 +41,7 @@ def test_paused_and_resumed_two_nodes_end_as_one(tmp_path: Path, whole: Ended) -
     assert paused.exit is not None
     assert (paused.exit.kind, paused.exit.durable) == (ExitKind.DRAINED, True)
     assert len(last.ends) == 2
-    assert {ended.logged[rank] >= len(WHOLE) for rank in (0, 1)} == {True}
+    assert all(ended.logged[rank] >= len(WHOLE) for rank in (0, 1))
     assert last.rendezvous != paused.rendezvous
 
 
@@ -95,3 +95,40 @@ def test_a_rank_that_raises_on_the_second_node_is_the_gang_s_why(
     assert crashed.ended is not None
     assert failure.at is not None
     assert crashed.ended - failure.at < 20, "the other node has waited for something"
+
+
+@pytest.mark.slow
+def test_two_nodes_of_two_slots_end_as_one_of_four(tmp_path: Path) -> None:
+    four = _run(tmp_path / "four", 1, 4, slots=4)
+    two = _run(tmp_path / "two", 2, 2, slots=4)
+    assert four.ending.validations
+    assert two.ending == four.ending
+    assert all(two.logged[rank] >= len(WHOLE) for rank in range(4))
+
+
+@pytest.mark.slow
+def test_a_gang_goes_on_on_one_node_and_that_on_two_others_with_fresh_disks(
+    tmp_path: Path, whole: Ended
+) -> None:
+    cluster = Cluster(tmp_path / "lab", 1)
+    disks = [tmp_path / name for name in ("a", "b", "c", "d", "e")]
+    tiers = f"[{{type: local}}, {{type: shared_fs, path: {cluster.bench.home}/blobs}}]"
+    with cluster.nodes(0) as workspace:
+        for disk in disks[:2]:
+            cluster.start_agent(disk=disk)
+        marks = ("pause-13", "pause-27")
+        cluster.submit(2, marks, f"checkpoints.storage={tiers}")
+        paused = cluster.settled(workspace)
+        cluster.end_agents(gently=True)
+        cluster.start_agent(pool="whole", disk=disks[2])
+        cluster.bench.burst("resume", paused.id)
+        cluster.settled(workspace)
+        cluster.end_agents(gently=True)
+        for disk in disks[3:]:
+            cluster.start_agent(disk=disk)
+        ended = cluster.finish(workspace)
+    assert ended.ending == whole.ending
+    assert ended.trained == WHOLE
+    assert [len(attempt.shares) for attempt in ended.attempts] == [2, 1, 2]
+    kept = [disk.name for disk in disks if (disk / "tier" / "checkpoints").exists()]
+    assert kept == ["c"], "only what one node trains alone goes to its own disk first"
