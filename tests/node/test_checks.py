@@ -10,6 +10,7 @@ from burst.core.clock import ManualClock
 from burst.core.errors import Refused
 from burst.runner.node import main
 from burst.runner.node.checks import Found, facts_of, gather, problems_of, skew_of
+from burst.runner.rehearsal.ec2.disk import Disk
 from tests.node.imds_server import ImdsServer
 
 EFA = Found(efa_on_bus=4, efa=4, fi_info="")
@@ -173,3 +174,16 @@ def test_the_services_whose_clock_counts_are_those_that_are_used(
     assert main.time_url({"BURST_STORE": "sqlite:///x"}, "eu-west-1") == ""
     monkeypatch.setenv("AWS_ENDPOINT_URL", "http://127.0.0.1:9")
     assert main.time_url(where, "eu-west-1") == "http://127.0.0.1:9"
+
+
+@pytest.mark.parametrize("count", [0, 1, 32])
+def test_a_rehearsed_machine_looks_as_if_it_had_the_adapters_that_it_was_launched_with(
+    tmp_path: Path, count: int
+) -> None:
+    disk = Disk(tmp_path, efa=count)
+    disk.make(b"", "http://127.0.0.1:1")
+    found = gather(environ=disk.environ({"PATH": "/usr/bin:/bin"}, {}))
+    assert (found.efa_on_bus, found.efa) == (count, count)
+    assert found.fi_info == ("" if count else None)
+    fits = not problems_of(found, "p5.48xlarge", efa=True)
+    assert fits == (count == 32)

@@ -15,7 +15,7 @@ from burst.core.errors import Conflict, Refused, UsageError
 from burst.core.ids import made_at, new_id
 from burst.core.model import Event, Node
 from burst.core.store import Store
-from burst.core.store.port import Append, Put, Write
+from burst.core.store.port import MAX_WRITES, Append, Put, Write
 
 INSTANCE = "instance"
 """In a node's handle: the machine's own name."""
@@ -121,7 +121,7 @@ def given(node: Node, instance: str, now: float) -> Node:
 def writes_of(node: Node, others: Sequence[Node], instance: str, now: float) -> tuple[Write, ...]:
     """The commit that gives `node` its machine, if none of `others` has changed.
 
-    The intents of a launch are one commit, so this is one too.
+    A gang of more nodes than one commit takes is checked as far as that goes.
     """
     event = Event(
         subject=node.id,
@@ -130,7 +130,7 @@ def writes_of(node: Node, others: Sequence[Node], instance: str, now: float) -> 
         at=now,
         data={"pool": node.pool, INSTANCE: instance},
     )
-    return (Put(node), *map(Put, others), Append(event))
+    return (Put(node), *map(Put, others[: MAX_WRITES - 2]), Append(event))
 
 
 def surplus(instance: str, launch: str) -> Refused:

@@ -51,6 +51,7 @@ def main() -> int:
     logging.basicConfig(
         level=logging.INFO, format="%(asctime)s %(levelname)s %(message)s", stream=sys.stderr
     )
+    logging.getLogger("botocore").setLevel(logging.WARNING)
     clock = SystemClock()
     try:
         reason = live(os.environ, clock)

@@ -10,7 +10,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from burst.runner.rehearsal.ec2 import shutdown
+from burst.runner.rehearsal.ec2 import fabric, shutdown
 from burst.runner.rehearsal.ec2.marks import MARK
 
 FOLDERS = {"BURST_ETC": "etc/burst", "BURST_RUN": "run/burst"}
@@ -28,10 +28,17 @@ class Disk:
     """Made at launch and kept after the end, so that it can be looked at."""
 
     root: Path
+    efa: int = 0
+    """Elastic Fabric Adapters that the machine was launched with."""
 
     @property
     def console(self) -> Path:
         return self.root / "console.log"
+
+    @property
+    def sys(self) -> Path:
+        """What stands for /sys: the devices of the machine are there, and not the real one's."""
+        return self.root / "sys"
 
     @property
     def bin(self) -> Path:
@@ -48,6 +55,9 @@ class Disk:
         program = f"{sys.executable} -I -S {shlex.quote(shutdown.__file__)} {shutdown_url}"
         for name in ("shutdown", "poweroff", "halt"):
             _write_program(self.bin / name, f'#!/bin/sh\nexec {program} "$@"\n'.encode())
+        fabric.lay_out(self.sys, self.efa)
+        if self.efa:
+            _write_program(self.bin / "fi_info", fabric.FI_INFO)
         script = self.root / "user-data"
         if user_data.startswith(b"#!"):
             _write_program(script, user_data)
@@ -67,6 +77,8 @@ class Disk:
             "HOME": str(self.root / "home"),
             "TMPDIR": str(self.root / "tmp"),
             **{name: str(self.root / folder) for name, folder in FOLDERS.items()},
+            "BURST_SYS": str(self.sys),
+            "CUDA_VISIBLE_DEVICES": "",  # several machines cannot each have the real one's
             MARK: str(self.root),
         }
 

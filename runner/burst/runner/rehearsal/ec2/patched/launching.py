@@ -34,7 +34,7 @@ class MotoBody:
         self._instance = instance
 
     def tags(self) -> Mapping[str, str]:
-        return {tag["key"]: tag["value"] for tag in self._instance.get_tags()}
+        return dict(self._instance.ec2_backend.tags.get(self._instance.id, {}))
 
     def show(self, state: State, reason: Reason, at: float) -> None:
         from moto.ec2.models.instances import InstanceState, StateReason
@@ -105,9 +105,14 @@ def _machine(cloud: Cloud, instance: Any, spec: Spec, kind: Kind, price: float) 
             tags=options.instance_metadata_tags == "enabled",
         ),
         body=MotoBody(instance),
-        disk=Disk(cloud.folder / instance.id),
+        disk=Disk(cloud.folder / instance.id, _efa(spec)),
         launched=cloud.clock.now(),
     )
+
+
+def _efa(spec: Spec) -> int:
+    """How many of its interfaces are Elastic Fabric Adapters."""
+    return sum(each.get("InterfaceType") in ("efa", "efa-only") for each in spec.interfaces)
 
 
 def _primary(spec: Spec) -> dict[str, Any]:
