@@ -10,6 +10,7 @@ from pathlib import Path
 import psutil
 import pytest
 
+from burst.runner.rehearsal.imds import CREDENTIALS
 from tests.rehearsal.lab import Lab, lab, launch_tag, processes_of, until
 
 OFFSPRING = f"""#!/bin/sh
@@ -83,6 +84,21 @@ def test_a_machine_has_a_disk_and_an_environment_of_its_own(cloud: Lab) -> None:
     assert str(Path(sys.executable).parent / "python") in lines
     assert "BURST_HOME" not in environ
     assert folder != cloud.control.machine(other).folder
+
+
+def test_a_machine_with_a_role_has_its_keys_from_the_metadata_service_alone(cloud: Lab) -> None:
+    script = """#!/bin/sh
+python - <<'ASKING'
+from botocore.session import Session
+found = Session().get_credentials()
+print(found.method, found.access_key, "done")
+ASKING
+"""
+    template = cloud.template(script, IamInstanceProfile={"Name": "node"})
+    with_role = cloud.fleet(template)["Instances"][0]["InstanceIds"][0]
+    assert f"iam-role {CREDENTIALS['AWS_ACCESS_KEY_ID']}" in cloud.console(with_role, "done")
+    without = cloud.launch(script)[0]
+    assert "env " in cloud.console(without, "done")
 
 
 def test_a_machine_is_pending_until_it_has_booted(cloud: Lab) -> None:

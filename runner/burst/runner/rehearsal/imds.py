@@ -69,8 +69,8 @@ def _new_token(machine: Machine, method: str, headers: Mapping[str, str], now: f
         return Answer(403)
     if not life.isdecimal() or not 1 <= int(life) <= _LONGEST_TTL_S:
         return Answer(400)
-    for old in [token for token, until in machine.tokens.items() if until <= now]:
-        del machine.tokens[old]
+    for old in [token for token, until in list(machine.tokens.items()) if until <= now]:
+        machine.tokens.pop(old, None)
     token = secrets.token_urlsafe(40)
     machine.tokens[token] = now + int(life)
     return Answer(200, token, headers={_TTL: life})

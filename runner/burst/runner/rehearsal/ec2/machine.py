@@ -53,7 +53,9 @@ class Reason(StrEnum):
 class Body(Protocol):
     """The machine as the API shows it."""
 
-    def tags(self) -> Mapping[str, str]: ...
+    def tags(self) -> Mapping[str, str]:
+        """Safe without the cloud's lock."""
+        ...
 
     def show(self, state: State, reason: Reason, at: float) -> None:
         """Take on a state. Called under the cloud's lock."""

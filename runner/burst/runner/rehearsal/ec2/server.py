@@ -14,6 +14,8 @@ from burst.runner.rehearsal.ec2.settings import Settings
 from burst.runner.rehearsal.imds import CREDENTIALS
 
 _HOST = "127.0.0.1"
+_PATIENT = {"AWS_METADATA_SERVICE_TIMEOUT": "10", "AWS_METADATA_SERVICE_NUM_ATTEMPTS": "3"}
+"""botocore gives a real service one second and one try; this one runs beside all its machines."""
 
 
 class Server:
@@ -71,7 +73,8 @@ class Server:
 
     def _environ(self, machine: Machine) -> Mapping[str, str]:
         return {
-            **CREDENTIALS,
+            **({} if machine.role else CREDENTIALS),  # a role's keys are in the metadata alone
+            **_PATIENT,
             **self._variables,
             "AWS_ENDPOINT_URL_EC2": self.url,
             "AWS_ENDPOINT_URL_SSM": self.url,
