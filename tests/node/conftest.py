@@ -29,7 +29,7 @@ main._PAUSE_S = main._LOOK_EVERY_S = 0.1
 main.SETTINGS = replace(
     main.SETTINGS, launcher=({STAND_IN!r},), poll=0.02, node_every=0.05, ship_every=0.05, lease=6.0
 )
-main.live.__defaults__ = (main.SETTINGS, 3.0)
+main.STORE_PATIENCE_S = 3.0
 sys.exit(main.main())
 """
 """The node's program with the times of a test, and a stand-in for what trains."""

@@ -182,6 +182,38 @@ def test_user_data_starts_the_timers_and_kill_9_of_the_agent_ends_the_machine(
     assert f"process {machine.pid}, has ended" in (box.folder / "console").read_text()
 
 
+def test_a_machine_that_is_booted_again_without_an_agent_has_its_timers(
+    box: Box, end_group: list[int]
+) -> None:
+    """User data is not run again then."""
+    for name in ("etc", "units"):
+        (box.folder / name).mkdir()
+    systemctl = box.folder / "bin" / "systemctl"
+    systemctl.write_text(f'#!/bin/sh\necho "$*" > "{box.folder}/systemctl-asked"\n')
+    systemctl.chmod(0o755)
+    places = {"BURST_ETC": str(box.folder / "etc"), "BURST_UNITS": str(box.folder / "units")}
+    first = subprocess.Popen(
+        ["bash", "-c", boot_script({}, before=deadman_lines(3600.0), program="true")],
+        env={**box.environ, **places},
+        stdout=subprocess.DEVNULL,
+        start_new_session=True,
+    )
+    end_group.append(first.pid)
+    assert first.wait(30) == 0
+    asked = (box.folder / "systemctl-asked").read_text()
+    assert asked == "enable burst-deadman.service\n"
+    unit = (box.folder / "units" / "burst-deadman.service").read_text().splitlines()
+    (command,) = (line.split("=", 1)[1] for line in unit if line.startswith("ExecStart="))
+    assert "Environment=BURST_MAX_LIFE=7200" in unit
+    assert command.split() == ["/bin/sh", str(box.folder / "etc" / "deadman.sh")]
+    os.killpg(first.pid, signal.SIGKILL)
+    box.sign("first-look", 901)
+    done = subprocess.run(
+        [*command.split(), "--once"], env=box.environ, capture_output=True, text=True, check=True
+    )
+    assert "no agent has registered it within 900 s" in done.stdout
+
+
 def test_a_pools_maximum_life_is_later_than_the_agents_own() -> None:
     assert f"BURST_MAX_LIFE={86_400 + deadman.MAX_LIFE_MARGIN_S}" in deadman_lines(86_400.0)
 

@@ -14,10 +14,11 @@ import pytest
 from burst.core.clock import SystemClock
 from burst.core.config.cluster import AwsPool, LocalPool, StaticPool
 from burst.core.errors import BurstError, Unreachable
-from burst.core.model import ExitKind, Lease, Node
+from burst.core.model import Exit, ExitKind, Lease, Node
 from burst.core.states import AllocationState, NodeState, Reason
 from burst.core.store import update
 from burst.runner.agent.stay import Situation, Stay, reason_to_leave
+from burst.runner.agent.sweep import marked
 from burst.runner.node import main, power
 from burst.runner.node.imds import Imds
 from burst.runner.node.instance import Instance
@@ -54,6 +55,7 @@ class Staying:
 
     def __init__(self, fleet: Fleet, imds: ImdsServer, patience: float, lease: float) -> None:
         self.store = Away(fleet.cluster.ws.store)
+        self.imds = imds
         self.reason: Reason | None = None
         self.error: BurstError | None = None
         (node,) = fleet.launch()
@@ -124,6 +126,26 @@ def test_a_machine_whose_store_was_away_stops_safely_and_goes_on_as_the_same_nod
     assert again.exit is not None
     assert again.exit.kind is ExitKind.COMPLETED
     assert fleet.node(node).state is NodeState.READY
+
+
+def test_a_notice_drains_what_runs_though_the_store_is_away_and_is_told_when_it_is_back(
+    fleet: Fleet, begin: Callable[..., Staying]
+) -> None:
+    staying = begin(fleet, lease=60.0)
+    eventually(lambda: fleet.node(staying.node).idle_since)
+    allocation = fleet.cluster.assign(staying.node, TRAIN)
+    fleet.cluster.reaches(allocation.id, AllocationState.RUNNING)
+    staying.store.away.set()
+    at = staying.imds.notice(120)
+    eventually(lambda: not list(marked((allocation.id,))))
+    assert fleet.node(staying.node).noticed is None
+    staying.store.away.clear()
+    reason = staying.ended()
+    assert reason is not None
+    assert reason.code == "notice"
+    released = fleet.cluster.allocation(allocation.id)
+    assert released.exit == Exit(kind=ExitKind.DRAINED)
+    assert fleet.node(staying.node).reclaim_at == at
 
 
 def test_a_machine_does_not_wait_for_its_store_for_ever(

@@ -161,6 +161,7 @@ def note_drain(store: Store, allocation: str, drain: Drain, clock: Clock) -> Non
 _DRAIN_TEXTS = {
     "node": "its node leaves",
     "lease": "its agent could not renew its lease",
+    "notice": "its machine will be taken away",
 }
 
 

@@ -54,7 +54,7 @@ def main() -> int:
     logging.getLogger("botocore").setLevel(logging.WARNING)
     clock = SystemClock()
     try:
-        reason = live(os.environ, clock)
+        reason = live(os.environ, clock, SETTINGS, STORE_PATIENCE_S)
         log.info("the machine ends: %s", reason)
         return int(ExitCode.OK if reason.code in EXPECTED_ENDS else ExitCode.FAILED)
     except BurstError as error:
@@ -67,13 +67,11 @@ def main() -> int:
         end_machine(clock)
 
 
-def live(
-    environ: Mapping[str, str],
-    clock: Clock,
-    settings: Settings = SETTINGS,
-    patience: float = STORE_PATIENCE_S,
-) -> Reason:
+def live(environ: Mapping[str, str], clock: Clock, settings: Settings, patience: float) -> Reason:
     """From who this machine is to why it is not wanted any more.
+
+    Args:
+        patience: seconds that it stays up while its store is away.
 
     Raises:
         BurstError: it cannot be a node, and why.
