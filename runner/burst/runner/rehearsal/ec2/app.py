@@ -7,6 +7,7 @@ import logging
 import socket
 from collections.abc import Callable, Iterable, Mapping
 from http import HTTPStatus
+from io import BytesIO
 from typing import Any
 from urllib.parse import parse_qsl
 
@@ -96,8 +97,6 @@ def _operation(environ: Environ) -> str:
 
 def _read(environ: Environ) -> bytes:
     """The whole body, left in place for the next reader."""
-    from io import BytesIO
-
     body: bytes = environ["wsgi.input"].read(int(environ.get("CONTENT_LENGTH") or 0))
     environ["wsgi.input"] = BytesIO(body)
     return body

@@ -8,9 +8,11 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import replace
 
+from moto.core.exceptions import ServiceException
+from moto.ssm.models import ssm_backends
+
 from burst.runner.rehearsal.ec2.fleet import Offer, RoomFor
 from burst.runner.rehearsal.ec2.patched.base import Operations
-from burst.runner.rehearsal.ec2.patched.errors import Problem
 from burst.runner.rehearsal.ec2.patched.types import facts_of, price_of, vcpus, zones_of
 from burst.runner.rehearsal.ec2.rules import Kind, no_capacity
 from burst.runner.rehearsal.ec2.spec import Spec, interface_trouble
@@ -66,8 +68,8 @@ class Offering(Operations):
         if spec.subnet:
             try:
                 subnet = backend.get_subnet(spec.subnet)
-            except Exception as error:
-                return [(spec.zone, spec.subnet, None, _words(error))]
+            except ServiceException as error:
+                return [(spec.zone, spec.subnet, None, (error.code, error.message))]
             zone = subnet.availability_zone
             if spec.zone and spec.zone != zone:
                 message = "The availability zone does not match the subnet."
@@ -113,8 +115,8 @@ class Offering(Operations):
                 if self.ec2_backend.get_security_group_from_id(group) is None:
                     message = f"The security group '{group}' does not exist"
                     return "InvalidGroup.NotFound", message
-        except Exception as error:
-            return _words(error)
+        except ServiceException as error:
+            return error.code, error.message
         return None
 
     def _group_trouble(self, spec: Spec, kind: Kind) -> tuple[str, str] | None:
@@ -142,8 +144,6 @@ class Offering(Operations):
         """The image's id, read from the parameter where one is named."""
         if not spec.image.startswith(_FROM_SSM):
             return spec.image
-        from moto.ssm.models import ssm_backends
-
         backend = ssm_backends[self.current_account][self.region]
         found = backend.get_parameter(spec.image.removeprefix(_FROM_SSM))
         return spec.image if found is None else str(found.value)
@@ -152,9 +152,3 @@ class Offering(Operations):
         """The spec with its image decided, and with more tags on its instances."""
         instance = {**spec.tags.get("instance", {}), **tags}
         return replace(spec, image=self.image_of(spec), tags={**spec.tags, "instance": instance})
-
-
-def _words(error: Exception) -> tuple[str, str]:
-    if isinstance(error, Problem) or hasattr(error, "code"):
-        return str(getattr(error, "code", "")), str(getattr(error, "message", error))
-    raise error
