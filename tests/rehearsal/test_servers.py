@@ -137,6 +137,18 @@ def test_a_machine_of_the_account_finds_the_servers(servers: Servers, account: A
     assert "BURST_CLUSTER=blobs:cluster/burst.yaml" in text
 
 
+def test_whoever_only_asks_for_a_rehearsal_loads_no_server() -> None:
+    code = (
+        "import sys, burst.runner.rehearsal.servers, burst.runner.rehearsal.account\n"
+        "heavy = {'moto', 'boto3', 'botocore', 'flask', 'werkzeug', 'torch'}\n"
+        "print(sorted(heavy & set(sys.modules)))\n"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", code], capture_output=True, text=True, check=False
+    )
+    assert done.stdout == "[]\n", done.stderr
+
+
 def test_whoever_lacks_the_servers_is_told_the_extra(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(extra, "_NEEDED", {"no_such_module": "moto[server]"})
     with pytest.raises(BurstError) as caught:
