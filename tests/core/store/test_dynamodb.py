@@ -91,7 +91,18 @@ def proxy(request: pytest.FixtureRequest) -> Iterator[FaultProxy]:
 
 @pytest.mark.parametrize("place", [0, 1, 2])
 @pytest.mark.parametrize(
-    "spoil", [Spoil.LOST, Spoil.RESET, Spoil.ERROR, Spoil.THROTTLED, Spoil.TOO_MANY]
+    "spoil",
+    [
+        Spoil.LOST,
+        Spoil.RESET,
+        Spoil.ERROR,
+        Spoil.THROTTLED,
+        Spoil.TOO_MANY,
+        Spoil.TRUNCATED,
+        Spoil.ABORTED,
+        Spoil.CORRUPTED,
+    ],
+    ids=lambda spoil: spoil.name,
 )
 def test_whatever_happens_to_a_request_a_commit_happens_once(
     proxy: FaultProxy, spoil: Spoil, place: int

@@ -2,6 +2,12 @@
 
 from __future__ import annotations
 
+import binascii
+from json import JSONDecodeError
+
+DAMAGED = (UnicodeDecodeError, JSONDecodeError, binascii.Error)
+"""What botocore lets through where an answer was damaged on its way, which it finds out later."""
+
 LOGIN = "set AWS_PROFILE or AWS_ACCESS_KEY_ID, or log in with `aws sso login`"
 WHO = "check which credentials are used with `aws sts get-caller-identity`"
 
@@ -28,20 +34,25 @@ def has_no_credentials(error: Exception) -> bool:
 
 def may_pass(error: Exception) -> bool:
     """Whether the network is to blame, so that the same request may succeed a moment later."""
-    from botocore.exceptions import ConnectionError as NotConnected
     from botocore.exceptions import (
+        ChecksumError,
         FlexibleChecksumError,
         HTTPClientError,
         IncompleteReadError,
         ResponseStreamingError,
         SSLError,
     )
+    from botocore.exceptions import ConnectionError as NotConnected
+    from botocore.parsers import ResponseParserError
 
     kinds = (
+        *DAMAGED,
+        ChecksumError,
         FlexibleChecksumError,
         HTTPClientError,
         IncompleteReadError,
         NotConnected,
+        ResponseParserError,
         ResponseStreamingError,
     )
     return isinstance(error, kinds) and not isinstance(error, SSLError)

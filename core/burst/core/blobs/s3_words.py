@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 
-from burst.core.aws.answers import LOGIN, WHO, has_no_credentials, may_pass
+from burst.core.aws.answers import DAMAGED, LOGIN, WHO, has_no_credentials, may_pass
 from burst.core.errors import BurstError, NotFound, Refused, StoreError, Unauthorized, Unreachable
 from burst.core.retrying import Passing
 
@@ -122,7 +122,7 @@ def told(name: str, bucket: str) -> Iterator[None]:
         raise (Passing(words) if answer.passing else words) from error
     except HTTPError as error:
         raise Passing(no_answer(name, str(error))) from error
-    except BotoCoreError as error:
+    except (BotoCoreError, *DAMAGED) as error:
         raise _without_answer(error, name) from error
 
 

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any
 
-from burst.core.aws.answers import LOGIN, WHO, has_no_credentials, may_pass
+from burst.core.aws.answers import DAMAGED, LOGIN, WHO, has_no_credentials, may_pass
 from burst.core.errors import BurstError, Refused, StoreError, Unauthorized, Unreachable
 from burst.core.retrying import Passing
 
@@ -47,7 +47,7 @@ def told(table: str) -> Iterator[None]:
             raise
         words, passing = _in_words(error.response, table)
         raise (Passing(words) if passing else words) from error
-    except BotoCoreError as error:
+    except (BotoCoreError, *DAMAGED) as error:
         raise _without_answer(error, table) from error
 
 
