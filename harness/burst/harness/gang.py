@@ -3,6 +3,7 @@ that failed first. For a rank that could not say how it ended, it does."""
 
 from __future__ import annotations
 
+import os
 import signal
 import sys
 import time
@@ -12,6 +13,7 @@ from typing import TYPE_CHECKING
 from burst.core.errors import ExitCode
 from burst.core.launch import LaunchSpec, Outcome, read_launch, write_failure
 from burst.core.model import ExitKind, Failure
+from burst.harness.heartbeat import Heartbeat
 
 if TYPE_CHECKING:
     from torch.distributed.elastic.multiprocessing.errors import ProcessFailure
@@ -41,6 +43,7 @@ def run(spec: LaunchSpec) -> int:
         signals_to_handle="SIGTERM",
         shutdown_timeout=int(spec.config.get("drain_grace", 120)),
     )
+    heartbeat = _listen(spec)
     try:
         elastic_launch(config, sys.executable)("-m", "burst.harness.rank")
     except ChildFailedError as error:
@@ -50,21 +53,34 @@ def run(spec: LaunchSpec) -> int:
     except SignalException:
         return 0
     except RendezvousError as error:
-        return _note_no_meeting(spec, error)
+        cause = error.__cause__ or error
+        text = f"the nodes of the gang could not meet at {spec.rendezvous}: {cause}"
+        return _blame_the_world(spec, type(error).__name__, text)
+    finally:
+        heartbeat.close()
     return 0
 
 
-def _note_no_meeting(spec: LaunchSpec, error: Exception) -> int:
+def _blame_the_world(spec: LaunchSpec, kind: str, text: str) -> int:
     """The launchers did not meet, or lost each other: nothing that the ranks could help."""
-    rank, cause = spec.node_rank * spec.ranks_per_node, error.__cause__ or error
-    failed = Failure(
-        kind=type(error).__name__,
-        message=f"the nodes of the gang could not meet at {spec.rendezvous}: {cause}",
-        rank=rank,
-    )
-    Outcome(kind=ExitKind.INFRASTRUCTURE, text=failed.message).write(spec.path)
-    write_failure(spec.path, rank, failed, time.time())
+    rank = spec.node_rank * spec.ranks_per_node
+    if Outcome.read(spec.path) is None:
+        Outcome(kind=ExitKind.INFRASTRUCTURE, text=text).write(spec.path)
+        write_failure(spec.path, rank, Failure(kind=kind, message=text, rank=rank), time.time())
     return int(ExitCode.UNREACHABLE)
+
+
+def _listen(spec: LaunchSpec) -> Heartbeat:
+    """Have this process end, and its ranks with it, where another node falls silent."""
+
+    def lost(text: str) -> None:
+        os._exit(_blame_the_world(spec, "Silence", text))
+
+    heartbeat = Heartbeat(spec.node_rank, spec.nodes, lost)
+    if spec.nodes > 1:
+        address, _, port = spec.rendezvous.rpartition(":")
+        heartbeat.start(address, int(port))
+    return heartbeat
 
 
 def note_ends(spec: LaunchSpec, failures: Iterable[ProcessFailure]) -> None:
