@@ -172,7 +172,7 @@ def container_for(
     return Container(
         runtime=runtime,
         image=image,
-        name=f"burst-{spec.allocation}",
+        name=f"burst-{spec.allocation}" + (f"-{spec.node_rank}" if spec.nodes > 1 else ""),
         home=home,
         cache=cache,
         mounts=(*mounts_for(site, spec, home), *own),
