@@ -7,6 +7,7 @@ it ends.
 from __future__ import annotations
 
 import os
+import secrets
 import shutil
 import socket
 import subprocess
@@ -25,6 +26,7 @@ ENVIRON = {
 }
 """What a client needs in its environment."""
 
+_LOWEST_PORT, _PORTS = 18_000, 14_000
 _PATIENCE_S = 120.0
 _PAUSE_S = 0.05
 
@@ -63,10 +65,19 @@ def find_ministack() -> str:
 
 
 def free_url() -> str:
-    """On loopback, where nothing listens now."""
-    with socket.socket() as free:
-        free.bind(("127.0.0.1", 0))
-        return f"http://127.0.0.1:{free.getsockname()[1]}"
+    """On loopback, where nothing listens now.
+
+    Below the ports that a system gives to clients, so that no connection of anybody's takes it
+    before the server does.
+    """
+    while True:
+        port = _LOWEST_PORT + secrets.randbelow(_PORTS)
+        with socket.socket() as free:
+            try:
+                free.bind(("127.0.0.1", port))
+            except OSError:
+                continue
+            return f"http://127.0.0.1:{port}"
 
 
 def ministack_environ(url: str, outside: Mapping[str, str]) -> dict[str, str]:
