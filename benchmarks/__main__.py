@@ -25,12 +25,16 @@ ALL = (
     "checkpoints",
     "checkpoint_often",
     "s3_transfer",
+    "store_operations",
+    "store_cost",
 )
 PAGE = Path(__file__).parent.parent / "docs" / "benchmarks.md"
 TITLES = {
     "checkpoints": "Checkpoints of a 1.3 GB state",
     "checkpoint_often": "A checkpoint every two seconds",
     "s3_transfer": "To S3 and back",
+    "store_operations": "What a pass of the runner asks of the store",
+    "store_cost": "What a table in DynamoDB costs",
     "cli_speed": "The command line",
     "first_batch": "From submitting to the first batch",
     "overhead": "What the harness costs a step",

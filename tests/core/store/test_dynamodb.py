@@ -293,9 +293,18 @@ def test_a_record_that_the_index_still_calls_live_is_left_out(store: DynamoStore
     assert store.live(Trial) == []
 
 
-@pytest.mark.parametrize("record", [examples.node(), examples.allocation()], ids=lambda r: r.kind)
-def test_a_node_or_an_allocation_is_found_before_the_index_shows_it(
-    real: str, record: Node | Allocation
+@pytest.mark.parametrize(
+    "record",
+    [
+        examples.node(),
+        examples.allocation(),
+        examples.trial(pool="local"),
+        examples.experiment(),
+    ],
+    ids=lambda record: record.kind,
+)
+def test_what_is_new_is_found_before_the_index_shows_it(
+    real: str, record: Node | Allocation | Trial | Experiment
 ) -> None:
     """Or the runner's next pass, a moment later, would ask for one more machine."""
     clock = ManualClock()
@@ -311,7 +320,9 @@ def test_a_node_or_an_allocation_is_found_before_the_index_shows_it(
             off = ManualClock(clock.now() + ahead)
             reader = DynamoStore(maker.url, _HASTY, off.now)
             assert [found.id for found in reader.live(type(record))] == [record.id]
-            assert [found.id for found in reader.live(type(record), record.pool)] == [record.id]
+            assert [found.id for found in reader.live(type(record), record.pool_name)] == [
+                record.id
+            ]
             assert reader.live(type(record), "another") == []
         clock.advance(NEW_FOR_S + 1)
         assert store.live(type(record)) == []

@@ -115,7 +115,7 @@ class Store(Protocol):
         """The live records of `kind`, of one pool or of all, by id. Never claim from it: an
         adapter may read an index that lags; re-read or rely on the version when writing.
 
-        A node or an allocation that was committed is there at once, so that nobody who has seen
+        A new experiment, trial, node or allocation is there at once, so that nobody who has seen
         what else its commit wrote plans without it.
         """
         ...

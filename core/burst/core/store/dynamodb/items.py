@@ -6,7 +6,7 @@
     metrics/<trial>      <group>/<attempt>/<sequence>  a metric chunk
     events/<experiment>  <sequence>                    an event
     events               next                          how many events there are
-    new/<kind>           <time>/<commit>               the keys of nodes or allocations just made
+    new/<kind>           <time>/<commit>               the keys of what was just made
 
 Two indexes are sparse: `live` has the keys of live records by kind, `feed` has all events by
 sequence. Both lag behind the table.
@@ -17,7 +17,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from burst.core.model import Allocation, Event, MetricChunk, Node, Record, Trial
+from burst.core.model import Allocation, Event, Experiment, MetricChunk, Node, Record, Trial
 from burst.core.store import codec
 from burst.core.store.checks import cursor_of
 
@@ -26,9 +26,9 @@ Key = tuple[str, str]
 
 LIVE, FEED = "live", "feed"
 COUNTER: Key = ("events", "next")
-ANNOUNCED: tuple[type[Record], ...] = (Node, Allocation)
-"""Kinds of which a new record must be seen before the index shows it: whoever plans with one
-missing takes its slots once more, or asks for its machine once more."""
+ANNOUNCED: tuple[type[Record], ...] = (Experiment, Trial, Node, Allocation)
+"""Kinds of which a new record must be seen before the index shows it. Whoever plans with one
+missing takes its slots once more, asks for its machine once more, or leaves for lack of work."""
 NEW_FOR_S = 360.0
 """How long a new record is found without the index: a minute for that to show it, and five by
 which the clocks of two machines may differ."""

@@ -4,7 +4,7 @@ Every commit is one transaction. Events have one order, so each commit that has 
 them: two such commits at once make one of them be tried again.
 
 Reading costs what is read, and is consistent, but for what the indexes find: `live` reads each
-record that the index names from the table, besides nodes and allocations made in the last minutes;
+record that the index names from the table, besides those that were made in the last minutes;
 `events` of all experiments stops where one is missing that the index has not taken in yet. A list
 is several reads for DynamoDB: it may show a part of a commit that happens meanwhile, which whoever
 writes finds out by the versions.
