@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from burst.core.blobs.s3 import S3Blobs
-from burst.core.errors import NotFound, Refused, StoreError, Unauthorized
+from burst.core.errors import NotFound, Refused, StoreError, Taken, Unauthorized
 from burst.core.retrying import Retries
 from burst.core.testing.blob_contract import BlobContract, pages
 from burst.core.testing.fault_proxy import FaultProxy, Spoil, fault_proxy
@@ -76,6 +76,29 @@ def test_a_file_beyond_one_request_is_sent_in_parts(
     (tmp_path / "source").write_bytes(data)
     blobs.put_file("a/b", tmp_path / "source")
     assert blobs.get("a/b") == data
+
+
+def test_an_upload_of_a_dead_writer_is_found_and_discarded(blobs: S3Blobs) -> None:
+    at = blobs._at("a/b")
+    made = blobs._call("a/b", lambda s3: s3.create_multipart_upload(**at))
+    assert blobs.unfinished() == []
+    (found,) = blobs.unfinished("a/", older_than=-10.0)
+    assert (found.key, found.id) == ("a/b", made["UploadId"])
+    for _ in range(2):
+        blobs.discard(found)
+    assert blobs.unfinished(older_than=-10.0) == []
+
+
+@pytest.mark.parametrize("spoil", [Spoil.NOTHING, Spoil.LOST, Spoil.RESET], ids=lambda s: s.name)
+def test_a_marker_is_put_once_whatever_happens_to_the_answer(
+    proxy: FaultProxy, spoil: Spoil
+) -> None:
+    blobs = open_at(proxy.url)
+    proxy.spoils = [("PUT", spoil)]
+    blobs.put_new("a", DATA)
+    with pytest.raises(Taken):
+        blobs.put_new("a", b"other")
+    assert blobs.get("a") == DATA
 
 
 def test_every_character_of_a_key_arrives(blobs: S3Blobs) -> None:
