@@ -43,6 +43,8 @@ EXIT_INVALID_HP = 64
 """A rank's exit status when the trial refused its hyperparameters."""
 EXIT_FENCED = 65
 """A rank's exit status when a newer allocation owns the trial."""
+APART = "GangApart"
+"""The kind of a failure that lies between the nodes of a gang, whichever of them tells of it."""
 
 
 _CLASS = re.compile(r"^[A-Za-z_][\w.]*:[A-Za-z_]\w*$")

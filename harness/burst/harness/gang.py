@@ -11,7 +11,7 @@ from collections.abc import Iterable
 from typing import TYPE_CHECKING
 
 from burst.core.errors import ExitCode
-from burst.core.launch import LaunchSpec, Outcome, read_launch, write_failure
+from burst.core.launch import APART, LaunchSpec, Outcome, read_launch, write_failure
 from burst.core.model import ExitKind, Failure
 from burst.harness.heartbeat import Heartbeat
 
@@ -55,18 +55,18 @@ def run(spec: LaunchSpec) -> int:
     except RendezvousError as error:
         cause = error.__cause__ or error
         text = f"the nodes of the gang could not meet at {spec.rendezvous}: {cause}"
-        return _blame_the_world(spec, type(error).__name__, text)
+        return _blame_the_world(spec, text)
     finally:
         heartbeat.close()
     return 0
 
 
-def _blame_the_world(spec: LaunchSpec, kind: str, text: str) -> int:
+def _blame_the_world(spec: LaunchSpec, text: str) -> int:
     """The launchers did not meet, or lost each other: nothing that the ranks could help."""
     rank = spec.node_rank * spec.ranks_per_node
     if Outcome.read(spec.path) is None:
         Outcome(kind=ExitKind.INFRASTRUCTURE, text=text).write(spec.path)
-        write_failure(spec.path, rank, Failure(kind=kind, message=text, rank=rank), time.time())
+        write_failure(spec.path, rank, Failure(kind=APART, message=text, rank=rank), time.time())
     return int(ExitCode.UNREACHABLE)
 
 
@@ -74,7 +74,7 @@ def _listen(spec: LaunchSpec) -> Heartbeat:
     """Have this process end, and its ranks with it, where another node falls silent."""
 
     def lost(text: str) -> None:
-        os._exit(_blame_the_world(spec, "Silence", text))
+        os._exit(_blame_the_world(spec, text))
 
     heartbeat = Heartbeat(spec.node_rank, spec.nodes, lost)
     if spec.nodes > 1:

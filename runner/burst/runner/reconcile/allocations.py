@@ -6,7 +6,17 @@ import logging
 from collections.abc import Sequence
 from functools import partial
 
-from burst.core.model import Allocation, DrainCause, Exit, ExitKind, Experiment, Lease, Node, Trial
+from burst.core.model import (
+    Allocation,
+    DrainCause,
+    Exit,
+    ExitKind,
+    Experiment,
+    Failure,
+    Lease,
+    Node,
+    Trial,
+)
 from burst.core.states import AllocationState, Reason, TrialState
 from burst.core.store import update
 from burst.core.store.port import Put, Write
@@ -157,6 +167,7 @@ def _lose(ctx: Context, id: str, node: Node, reason: Reason) -> bool:
         now,
         experiment=allocation.experiment,
         ended=now,
+        ends={**allocation.ends, **_lost_part(allocation, node, reason, now)},
     )
     writes: list[Write] = [Put(lost), event, *_revocation(ctx, node)]
     trial = ctx.store.get(Trial, allocation.trial)
@@ -170,6 +181,14 @@ def _lose(ctx: Context, id: str, node: Node, reason: Reason) -> bool:
         writes += _writes_after(ctx, fenced, lost, experiment)
     log.warning("allocation %s on node %s is lost: %s", id, node.id, reason)
     return ctx.commit(*writes)
+
+
+def _lost_part(allocation: Allocation, node: Node, reason: Reason, now: float) -> dict[str, Exit]:
+    """Of a gang, which part it was that took the others with it."""
+    if len(allocation.shares) == 1:
+        return {}
+    failure = Failure(kind=reason.code, message=reason.text, node=node.id, at=now)
+    return {node.id: Exit(kind=ExitKind.INFRASTRUCTURE, failure=failure, durable=False)}
 
 
 def _revocation(ctx: Context, node: Node) -> list[Write]:

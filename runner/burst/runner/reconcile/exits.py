@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from burst.core.errors import Unauthorized
+from burst.core.launch import APART
 from burst.core.model import Allocation, Exit, ExitKind, Failure, Trial
 from burst.core.states import AllocationState, Reason, TrialState
 from burst.core.units import counted
@@ -184,10 +185,18 @@ def _after_no_credentials(exit: Exit, tries: int, now: float) -> After:
 def _to_block(row: Sequence[Allocation]) -> set[str]:
     """Nodes that each of the last failures had in common."""
     newest = [
-        set() if without_credentials(each.exit) else {share.node for share in each.shares}
+        set() if without_credentials(each.exit) else _blamed(each)
         for each in row[:FAILURES_TO_BLOCK]
     ]
     return set.intersection(*newest) if len(newest) == FAILURES_TO_BLOCK else set()
+
+
+def _blamed(attempt: Allocation) -> set[str]:
+    """The nodes whose fault an attempt's end may be: of a gang's, the one that has failed."""
+    ends = attempt.ends.values() if attempt.state is AllocationState.LOST else (attempt.exit,)
+    failures = [end.failure for end in ends if end is not None and end.failure is not None]
+    own = {each.node for each in failures if each.node and each.kind != APART}
+    return own or {share.node for share in attempt.shares}
 
 
 def _again(reason: Reason, delay: float, now: float) -> After:

@@ -11,13 +11,13 @@ from dataclasses import dataclass
 from burst.core.blobs.port import Blobs
 from burst.core.config.experiment import LogPolicy
 from burst.core.errors import BurstError
-from burst.core.logs import read_logs
+from burst.core.logs import LAUNCHER, is_launcher, read_logs
 from burst.core.model import Allocation
 
 log = logging.getLogger(__name__)
 
 TAIL_LINES = 2000
-"""How many of an attempt's last lines are looked at."""
+"""How many of the last lines of each node of an attempt are looked at."""
 
 
 @dataclass(frozen=True)
@@ -39,13 +39,27 @@ def apply_policies(
     acting = [policy for policy in policies if policy.action is not None]
     if not acting:
         return None
+    tails: dict[str, deque[str]] = {}
     try:
-        lines = read_logs(blobs, allocation.trial, attempt=allocation.attempt)
-        tail = deque((line.text for line in lines), maxlen=TAIL_LINES)
+        for line in read_logs(blobs, allocation.trial, attempt=allocation.attempt):
+            tail = tails.setdefault(node_of(allocation, line.rank), deque(maxlen=TAIL_LINES))
+            tail.append(line.text)
     except BurstError as error:
         log.warning("log policies of %s: %s", allocation.trial, error.what)
         return None
-    return judge(acting, tail, tuple(share.node for share in allocation.shares))
+    found = [judge(acting, tail, (node,)) for node, tail in tails.items()]
+    verdicts = [verdict for verdict in found if verdict is not None]
+    if not verdicts:
+        return None
+    stop = next((each.stop_retrying for each in verdicts if each.stop_retrying), "")
+    return Verdict(stop, tuple(node for each in verdicts for node in each.blocked))
+
+
+def node_of(allocation: Allocation, rank: int) -> str:
+    """The node that wrote the log of a rank, or of a launcher. Pure."""
+    ranks = max(1, len(allocation.shares[0].slots))
+    number = LAUNCHER - rank if is_launcher(rank) else rank // ranks
+    return allocation.shares[min(number, len(allocation.shares) - 1)].node
 
 
 def judge(
