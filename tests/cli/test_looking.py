@@ -12,6 +12,7 @@ import pytest
 
 from burst.cli import shapes
 from burst.cli.driving import driving
+from burst.core.blobs.folder import FolderBlobs
 from burst.core.logs import LAUNCHER, LogWriter
 from burst.core.model import Failure, Trial
 from burst.core.states import TrialState
@@ -339,3 +340,18 @@ def test_the_doctor_warns_of_experiments_that_nobody_drives(filled: Burst) -> No
     assert "burst runner --until-idle" in lines[at + 1]
     with driving(filled.session.home):
         assert of_the_runner() == (True, False, False)
+
+
+def test_the_doctor_finds_blobs_in_which_two_writers_could_both_win(
+    filled: Burst, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def of_the_blobs(status: int) -> tuple[bool, str]:
+        rows = json.loads(filled("doctor", "--json", status=status).stdout)
+        (row,) = [row for row in rows if row["name"] == "blobs"]
+        return row["ok"], row["mend"] or ""
+
+    assert of_the_blobs(0)[0]
+    monkeypatch.setattr(FolderBlobs, "put_new", FolderBlobs.put)
+    ok, mend = of_the_blobs(1)
+    assert not ok
+    assert "conditional writes" in mend

@@ -12,7 +12,8 @@ from burst.cli.driving import is_driven
 from burst.cli.session import Session
 from burst.cli.shapes import CheckJson
 from burst.cli.views import text
-from burst.core.errors import BurstError
+from burst.core.blobs import Blobs
+from burst.core.errors import BurstError, Taken
 from burst.core.model import Experiment, Node
 from burst.core.units import counted
 
@@ -105,8 +106,22 @@ def _blobs(session: Session) -> Found:
     key = f"doctor/{platform.node()}"
     blobs.put(key, b"burst")
     came_back = blobs.get(key) == b"burst"
+    once = _puts_once(blobs, key)
     blobs.delete(key)
-    return came_back, f"{blobs.url}, written and read back", "the blobs return other bytes"
+    found = f"{blobs.url}, written and read back"
+    if came_back and not once:
+        return False, found, "two writers could both win: use a server with conditional writes"
+    return came_back, found, "the blobs return other bytes"
+
+
+def _puts_once(blobs: Blobs, key: str) -> bool:
+    """Whether what is there keeps another from being put as new: some servers of S3's protocol
+    ignore that condition."""
+    try:
+        blobs.put_new(key, b"other")
+    except Taken:
+        return True
+    return False
 
 
 def _cluster(session: Session) -> Found:
