@@ -9,7 +9,7 @@ from collections.abc import Mapping
 
 from burst.core.errors import BurstError, NotFound
 from burst.core.model import Allocation, Drain, DrainCause, Exit, ExitKind, Failure, Node
-from burst.core.states import AllocationState, NodeState, Reason
+from burst.core.states import AllocationState, Reason
 from burst.core.store import is_local
 from burst.runner.agent.attempt import Attempt
 from burst.runner.agent.gang import is_over, takes_up
@@ -17,7 +17,6 @@ from burst.runner.agent.host import Host, Reclaim
 from burst.runner.agent.lease import Term
 from burst.runner.agent.registration import (
     begin_leaving,
-    keep,
     note_notice,
     note_problem,
     note_rebalance,
@@ -27,7 +26,8 @@ from burst.runner.agent.releasing import release
 from burst.runner.agent.schedule import Schedule, Step
 from burst.runner.agent.signals import Signals
 from burst.runner.agent.site import Site
-from burst.runner.agent.stay import Situation, Stay, reason_to_leave
+from burst.runner.agent.stay import Stay
+from burst.runner.agent.tenure import Tenure
 
 log = logging.getLogger(__name__)
 
@@ -45,17 +45,13 @@ class Agent:
     ) -> None:
         self._site = site
         self._term = term
-        self._stay = stay
+        self._tenure = Tenure(site, stay)
         self._signals = signals
         self._host = host or Host()
         self._attempts: dict[str, Attempt] = {}
         self._leaving: Reason | None = None
         self._draining_said = False
         self._stop = threading.Event()
-        now = site.clock.monotonic()
-        self._busy_until = now
-        self._born = now - max(0.0, site.clock.now() - (site.node.launched or math.inf))
-        self._kept_since: float | None = None
         self._heard: Reclaim | None = None
         """The notice that the store knows of."""
         self._rebalance_said = False
@@ -64,7 +60,6 @@ class Agent:
         self._listed: tuple[int, float] = (-1, -math.inf)
         """The node's version when its pool's allocations were listed last, and the time."""
         self._idle_said: bool | None = None
-        self._unauthorized = False
 
     # --- the loop that hears ------------------------------------------------------------------
 
@@ -219,64 +214,23 @@ class Agent:
         for id, attempt in list(self._attempts.items()):
             if attempt.released.is_set() and self._leaving is not None:
                 attempt.hurry()
+            elif attempt.released.is_set():
+                self._tenure.note_end(id)
             if not attempt.done.is_set():
                 continue
             if attempt.broken_node:
                 self._leave(Reason(code="unfit", text=attempt.broken_node))
-            self._unauthorized = self._unauthorized or attempt.unauthorized
+            self._tenure.unauthorized |= attempt.unauthorized
             del self._attempts[id]
-            self._keep_if_failed(id)
-
-    def _keep_if_failed(self, id: str) -> None:
-        """Stay for a while, without new work, on the machine of an attempt that failed."""
-        site, seconds = self._site, self._stay.keep_on_error
-        if not seconds or self._leaving is not None:
-            return
-        try:
-            found = site.ws.store.get(Allocation, id)
-            exit = found.ends.get(site.node.id) or found.exit
-            if exit is not None and exit.kind is ExitKind.CRASHED:
-                self._kept_since = site.clock.monotonic()
-                keep(site.ws.store, site.node.id, id, seconds, site.clock)
-        except BurstError as error:
-            log.warning("keeping the machine of %s: %s", id, error.what)
 
     def _consider_leaving(self) -> None:
-        now = self._site.clock.monotonic()
-        if self._busy:
-            self._busy_until = now
+        over = self._term.over(self._site.clock.monotonic())
         lost = self._term.taken_away or "the lease could not be renewed"
-        reason = reason_to_leave(
-            self._stay,
-            Situation(
-                busy=self._busy,
-                without_work=now - self._busy_until,
-                age=now - self._born,
-                signalled=self._signals.count > 0,
-                lease_lost=lost if self._term.over(now) else "",
-                unauthorized=self._unauthorized,
-                kept_for=None if self._kept_since is None else now - self._kept_since,
-            ),
+        reason = self._tenure.over(
+            busy=self._busy, signalled=self._signals.count > 0, lease_lost=lost if over else ""
         )
-        if reason is None:
-            return
-        if reason.code == "idle" and not self._unauthorized and self._is_of_the_minimum():
-            self._busy_until = now  # looked at again only when that long is over
-        else:
+        if reason is not None:
             self._leave(reason)
-
-    def _is_of_the_minimum(self) -> bool:
-        """Whether the node is of those that the pool always has: the oldest ones."""
-        site = self._site
-        if not self._stay.min_nodes:
-            return False
-        try:
-            found = site.ws.store.live(Node, site.node.pool)
-        except BurstError as error:
-            log.warning("looking for other nodes: %s", error.what)
-            return True
-        ready = [node.id for node in found if node.state is NodeState.READY]
-        return site.node.id in sorted(ready)[: self._stay.min_nodes]
 
     def _leave(self, reason: Reason) -> None:
         if self._leaving is None:
