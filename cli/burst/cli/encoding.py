@@ -73,6 +73,7 @@ def failure_json(failure: Failure) -> FailureJson:
         "message": failure.message,
         "traceback": failure.traceback,
         "rank": failure.rank,
+        "node": failure.node or None,
         "exit_code": failure.exit_code,
     }
 

@@ -30,6 +30,7 @@ class FailureJson(TypedDict):
     message: str
     traceback: str
     rank: int | None
+    node: str | None
     exit_code: int | None
 
 

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 
 from burst.cli.shapes import LogLineJson
 from burst.core.blobs.port import Blobs
-from burst.core.logs import LogLine, LogReader, is_launcher
+from burst.core.logs import LAUNCHER, LogLine, LogReader, is_launcher
 from burst.core.model import Trial
 
 Line = tuple[str, LogLine]
@@ -48,7 +48,8 @@ class Tail:
         """`(t0003, rank 1) `: what tells this line from others; empty where there is no other."""
         pieces = [trial.rpartition(".")[2]] if len(self._readers) > 1 else []
         if is_launcher(line.rank):
-            pieces.append("launcher")
+            node = LAUNCHER - line.rank
+            pieces.append(f"launcher {node}" if node else "launcher")
         elif line.rank > 0 or trial in self._gangs:
             pieces.append(f"rank {line.rank}")
         return f"({', '.join(pieces)}) " if pieces else ""
