@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+from burst.core.chance import chance
 from burst.core.clock import Clock, ManualClock
 from burst.core.errors import Conflict, Refused, UsageError
 from burst.core.ids import made_at, new_id
@@ -20,6 +21,7 @@ from burst.core.store.port import MAX_WRITES, Append, Put, Write
 INSTANCE = "instance"
 """In a node's handle: the machine's own name."""
 _CONFLICTS = 100
+_LONGEST_WAIT_S = 0.2
 _EARLIER_S = 60.0
 
 
@@ -107,6 +109,7 @@ def claim(
         try:
             store.commit(*writes_of(node, choice.others, instance, clock.now()))
         except Conflict:
+            clock.sleep(chance.uniform(0, _LONGEST_WAIT_S))  # so that many spread out
             continue
         return Mine(node.model_copy(update={"version": node.version + 1}))
     raise Conflict(f"no node of {launch} could be had for {instance}: others were faster")
