@@ -322,3 +322,25 @@ def test_a_gang_that_was_taken_to_its_end_is_not_taken_up_again(
     assert cluster.released(allocation.id).exit == Exit(kind=ExitKind.COMPLETED)
     starts = [event for event in cluster.ws.store.events().events if "starting" in event.name]
     assert len(starts) == 1
+
+
+@pytest.mark.parametrize("over", [False, True])
+def test_what_is_not_seen_counts_only_while_the_first_node_is_there(
+    cluster: Cluster, start: Start, over: bool
+) -> None:
+    """The first node has shown something and cleared it away when its part had ended."""
+    nodes = [cluster.node(), cluster.node()]
+    allocation = assign(cluster, nodes, TRAIN)
+
+    def met(record: Allocation) -> Allocation:
+        ends = {nodes[0].id: Exit(kind=ExitKind.INFRASTRUCTURE, durable=False)} if over else {}
+        noted = {nodes[0].id: {"stack": "another", "address": "127.0.0.1"}}
+        return record.model_copy(
+            update={"rendezvous": "127.0.0.1:9", "network": noted, "ends": ends}
+        )
+
+    update(cluster.ws.store, Allocation, allocation.id, met)
+    start(nodes[1])
+    eventually(lambda: nodes[1].id in cluster.allocation(allocation.id).ends)
+    own = cluster.allocation(allocation.id).ends[nodes[1].id]
+    assert own.kind is (ExitKind.DRAINED if over else ExitKind.CRASHED)

@@ -15,9 +15,9 @@ from burst.core.errors import Conflict, Unreachable
 from burst.core.launch import LaunchSpec
 from burst.core.model import Allocation, Json
 from burst.runner.agent import network
-from burst.runner.agent.control import Control, Start
+from burst.runner.agent.control import Control, Leaving, Start
 from burst.runner.agent.environment import CannotPrepare
-from burst.runner.agent.gang import nodes_of, others_of
+from burst.runner.agent.gang import is_over, nodes_of, others_of
 from burst.runner.agent.network import LOOPBACK, Network
 from burst.runner.agent.releasing import note_network
 from burst.runner.agent.site import Site
@@ -76,8 +76,18 @@ class Meeting:
         met = self._latest().rendezvous
         host = met.rpartition(":")[0]
         own = host if host == LOOPBACK else network.own_address(host)
-        see(spec, nodes_of(self._latest())[0], self._site.node.id)
+        self._see(spec)
         return met, self._choose(own or self._facts.address, start, spec)
+
+    def _see(self, spec: LaunchSpec) -> None:
+        first = nodes_of(self._latest())[0]
+        try:
+            see(spec, first, self._site.node.id)
+        except CannotPrepare:
+            record = self._site.ws.store.get(Allocation, self._latest().id)
+            if is_over(record, first) or not record.live:
+                raise Leaving from None  # and what it had shown is cleared away
+            raise
 
     def _choose(self, address: str, start: Start, spec: LaunchSpec) -> Network:
         gpus = any(device.startswith("cuda") for device in spec.devices)
