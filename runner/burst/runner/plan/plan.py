@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from burst.core.states import Reason
 from burst.runner.plan.bursting import Opening, is_dry, openings
-from burst.runner.plan.demand import can_ever_fit, gang_nodes
+from burst.runner.plan.demand import can_ever_fit
 from burst.runner.plan.leaving import unused
 from burst.runner.plan.preempt import victims
 from burst.runner.plan.reasons import Answers, Standing, holding_back
@@ -156,10 +156,9 @@ class _Making:
                 makes_room = True
             elif self.snapshot.preemption and not makes_room:
                 makes_room = self._make_room(want, name)
-        if not makes_room:
-            self.scaling.add(unmet)
+        may_come = makes_room or self.scaling.add(unmet)
         for name in heads:
-            self._hold(want, name)
+            self._hold(want, name, may_come)
         return unmet
 
     def _make_room(self, want: Want, pool: str) -> bool:
@@ -170,13 +169,13 @@ class _Making:
             self.yielding.add(pool)
         return bool(leaving)
 
-    def _hold(self, want: Want, pool: str) -> None:
-        room, asking = self.rooms[pool], self.scaling.asking[pool]
+    def _hold(self, want: Want, pool: str, may_come: bool) -> None:
+        room = self.rooms[pool]
         nearest = room.nearest(want)
         room.hold(nearest)
         self.kept.update(nearest)
-        if not nearest and gang_nodes(want, self.pools[pool].slots_per_node):
-            asking.make_way(want)
+        if not nearest and not may_come:
+            self.scaling.asking[pool].make_way(want)
 
     def finish(self) -> Plan:
         launches = self.scaling.settle()

@@ -85,9 +85,6 @@ class Asking:
     def begin(self, want: Want) -> bool:
         """Whether nodes for the whole gang are in flight; what is left of it keeps its place."""
         nodes, size = gang_nodes(want, self.pool.slots_per_node), self.pool.slots_per_node
-        if nodes in self._whole:
-            self._whole.remove(nodes)
-            return True
         if not self._whole:
             return False
         there = self._room.beginning(size, nodes - 1, lambda id: id not in want.blocked)
@@ -97,6 +94,9 @@ class Asking:
                 self._room.hold(there[:count])
                 self.kept.update(there[:count])
                 return True
+        if nodes in self._whole:
+            self._whole.remove(nodes)
+            return True
         return False
 
     def plan_gang(self, want: Want, *, first: bool) -> bool:
@@ -145,6 +145,10 @@ class Asking:
         self._asked.append(launch)
         self._free -= launch.count
         return True
+
+    def may_have(self, want: Want) -> bool:
+        """Whether a node for a trial of one node or less is on its way, or may be asked for."""
+        return want.slots <= self.pool.slots_per_node and bool(self.pool.coming or self._left)
 
     def release_whole(self) -> None:
         """Whole requests in flight that no gang waits for will serve others."""
@@ -195,7 +199,8 @@ class Asking:
     def _lasts(self, id: str, want: Want) -> float:
         """Until when a node without work is kept for a gang that it could be part of."""
         idle = self._nodes[id].idle_since
-        if idle is None or self.pool.idle is None:
+        stays = len(self._nodes) <= self.pool.min_nodes
+        if idle is None or self.pool.idle is None or stays:
             return math.inf
         return max(idle, want.since) + self.pool.idle
 
@@ -208,14 +213,20 @@ class Scaling:
         self.unmet: list[Unmet] = []
         self._now = now
 
-    def add(self, unmet: Unmet) -> None:
-        """A trial that does not fit. What is left of a gang is held for it from now on."""
+    def add(self, unmet: Unmet) -> bool:
+        """A trial that does not fit. What is left of a gang is held for it from now on.
+
+        Returns whether nodes are in flight for it, or may be asked for.
+        """
         self.unmet.append(unmet)
-        gang_in = [
-            opening
-            for opening in unmet.opens
-            if gang_nodes(unmet.want, self.asking[opening.pool].pool.slots_per_node)
-        ]
+        gang_in = []
+        may_come = False
+        for opening in unmet.opens:
+            asking = self.asking[opening.pool]
+            if gang_nodes(unmet.want, asking.pool.slots_per_node):
+                gang_in.append(opening)
+            else:
+                may_come = may_come or asking.may_have(unmet.want)
         for opening in gang_in:
             looks = opening in unmet.looks_on(self._now)
             if looks and self.asking[opening.pool].begin(unmet.want):
@@ -226,6 +237,7 @@ class Scaling:
             looks = opening in unmet.looks_on(self._now)
             if looks and asking.plan_gang(unmet.want, first=first):
                 first = False
+        return may_come or bool(unmet.served) or not first
 
     def settle(self) -> dict[str, list[Launch]]:
         """The requests by pool, and for every unmet trial the pools that serve it."""
@@ -233,7 +245,7 @@ class Scaling:
             self._ask_gang(unmet)
         for asking in self.asking.values():
             asking.release_whole()
-        packed = sorted(self.unmet, key=lambda u: (len(u.opens), -u.want.slots, u.want.order))
+        packed = sorted(self.unmet, key=lambda u: (-u.want.slots, len(u.opens), u.want.order))
         for unmet in packed:
             self._ask_single(unmet)
         return {name: asking.launches() for name, asking in self.asking.items()}
