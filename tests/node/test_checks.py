@@ -8,8 +8,8 @@ import pytest
 
 from burst.core.clock import ManualClock
 from burst.core.errors import Refused
-from burst.runner.node import main
-from burst.runner.node.checks import Found, facts_of, gather, problems_of, skew_of
+from burst.runner.node import timekeeping
+from burst.runner.node.checks import Found, facts_of, gather, problems_of
 from burst.runner.rehearsal.ec2.disk import Disk
 from tests.node.imds_server import ImdsServer
 
@@ -132,13 +132,13 @@ def test_the_date_of_any_answer_tells_how_far_the_clock_is_off(ahead: float, sta
     with ImdsServer() as server:
         server.ahead = ahead
         server.failing = status
-        skew = skew_of(server.url)
+        skew = timekeeping.skew_of(server.url)
         assert skew is not None
         assert skew == pytest.approx(-ahead, abs=5.0)
 
 
 def test_a_service_that_does_not_answer_tells_nothing() -> None:
-    assert skew_of("http://127.0.0.1:1") is None
+    assert timekeeping.skew_of("http://127.0.0.1:1") is None
 
 
 def test_a_machine_with_a_wrong_clock_says_so_before_any_request_is_refused() -> None:
@@ -146,7 +146,7 @@ def test_a_machine_with_a_wrong_clock_says_so_before_any_request_is_refused() ->
         server.ahead = 420.0
         clock = ManualClock()
         with pytest.raises(Refused, match="clock is wrong") as raised:
-            main.check_clock(server.url, clock)
+            timekeeping.check_clock(server.url, clock)
         assert "7.0 min behind" in raised.value.why
         assert "169.254.169.123" in raised.value.why
 
@@ -160,7 +160,7 @@ def test_a_clock_that_is_set_soon_after_boot_is_waited_for() -> None:
                 server.ahead = 0.0
                 super().sleep(seconds)
 
-        main.check_clock(server.url, Setting())
+        timekeeping.check_clock(server.url, Setting())
 
 
 def test_the_services_whose_clock_counts_are_those_that_are_used(
@@ -168,12 +168,12 @@ def test_the_services_whose_clock_counts_are_those_that_are_used(
 ) -> None:
     monkeypatch.delenv("AWS_ENDPOINT_URL", raising=False)
     where = {"BURST_STORE": "dynamodb://table", "BURST_BLOBS": "s3://bucket"}
-    assert main.time_url(where, "eu-west-1") == "https://dynamodb.eu-west-1.amazonaws.com"
+    assert timekeeping.time_url(where, "eu-west-1") == "https://dynamodb.eu-west-1.amazonaws.com"
     only_blobs = {"BURST_STORE": "sqlite:///x", "BURST_BLOBS": "s3://bucket"}
-    assert main.time_url(only_blobs, "cn-north-1").endswith(".amazonaws.com.cn")
-    assert main.time_url({"BURST_STORE": "sqlite:///x"}, "eu-west-1") == ""
+    assert timekeeping.time_url(only_blobs, "cn-north-1").endswith(".amazonaws.com.cn")
+    assert timekeeping.time_url({"BURST_STORE": "sqlite:///x"}, "eu-west-1") == ""
     monkeypatch.setenv("AWS_ENDPOINT_URL", "http://127.0.0.1:9")
-    assert main.time_url(where, "eu-west-1") == "http://127.0.0.1:9"
+    assert timekeeping.time_url(where, "eu-west-1") == "http://127.0.0.1:9"
 
 
 @pytest.mark.parametrize("count", [0, 1, 32])

@@ -3,13 +3,17 @@
 from __future__ import annotations
 
 import signal
+import subprocess
+import sys
 import time
 from collections.abc import Callable
+from pathlib import Path
 
 from burst.core.logs import read_logs
 from burst.core.model import Allocation, Drain, DrainCause, Exit, ExitKind, Node
 from burst.core.states import AllocationState, NodeState
 from burst.core.store import update
+from burst.runner.node import main
 from tests.agent.conftest import CLOCK, Do, eventually
 from tests.node.conftest import Fleet, Machine
 
@@ -119,3 +123,16 @@ def test_a_machine_of_another_cluster_ends_and_says_why(fleet: Fleet) -> None:
     assert "belongs to cluster 'vision'" in machine.said
     assert machine.shut_down == ["-h now"]
     assert fleet.node(node).handle == {}
+
+
+def test_a_node_imports_nothing_heavy_before_it_is_needed() -> None:
+    modules = [path.stem for path in Path(main.__file__).parent.glob("[a-z]*.py")]
+    program = (
+        "import importlib, sys\n"
+        f"for name in {modules!r}: importlib.import_module('burst.runner.node.' + name)\n"
+        "print(sorted({'torch', 'boto3', 'botocore', 'numpy', 's3fs'} & set(sys.modules)))"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", program], capture_output=True, text=True, check=True
+    )
+    assert done.stdout.strip() == "[]"

@@ -281,12 +281,31 @@ def test_whatever_breaks_in_the_agent_ends_the_machine(
         raise defect
 
     monkeypatch.setattr(main, "live", live)
+    monkeypatch.setattr(main, "identify", lambda *_: None)
     if isinstance(defect, Exception):
         assert main.main() == 1
     else:
         with pytest.raises(type(defect)):
             main.main()
     assert (tmp_path / "shutdown-asked").read_text() == "-h now\n"
+
+
+@pytest.mark.parametrize("tags", [None, {}, {"burst:cluster": "vision"}])
+def test_a_machine_that_burst_has_not_launched_is_never_shut_down(
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+    tags: dict[str, str] | None,
+) -> None:
+    """Whoever starts the program on a machine of their own is told, and keeps it."""
+    monkeypatch.setenv("PATH", f"{fake_shutdown(tmp_path)}:/usr/bin:/bin")
+    monkeypatch.setattr(main, "_IMDS_PATIENCE_S", 0.0)
+    with ImdsServer("i-1", **(tags or {})) as imds:
+        imds.failing = 404 if tags is None else 0
+        monkeypatch.setenv("AWS_EC2_METADATA_SERVICE_ENDPOINT", imds.url)
+        assert main.main() != 0
+    assert "Error: " in capsys.readouterr().err
+    assert not (tmp_path / "shutdown-asked").exists()
 
 
 def test_a_shutdown_that_fails_is_tried_again(

@@ -9,27 +9,21 @@ from __future__ import annotations
 import os
 import shutil
 import subprocess
-import time
-import urllib.error
-import urllib.request
 from collections.abc import Mapping
 from dataclasses import dataclass
-from email.utils import parsedate_to_datetime
 from pathlib import Path
 
 from burst.core.aws.instance_types import known_type
 from burst.core.model import Json
 from burst.runner.agent.gpus import list_gpus
+from burst.runner.node.timekeeping import MOST_SKEW_S, skew_in_words, skew_of
 
 SYS_VARIABLE = "BURST_SYS"
 """Where the kernel tells of devices, if not in `/sys`."""
-MOST_SKEW_S = 300.0
-"""AWS refuses requests that are signed by a clock further off than this."""
 _NVIDIA, _DISPLAYS = "0x10de", "0x03"
 _AMAZON, _EFA = "0x1d0f", "0xefa"
 _FI_INFO = "/opt/amazon/efa/bin"
 _TIMEOUT_S = 20.0
-_DATE_TIMEOUT_S = 5.0
 
 
 @dataclass(frozen=True)
@@ -68,15 +62,6 @@ def problems_of(found: Found, type: str, efa: bool) -> list[str]:
     return problems
 
 
-def skew_in_words(skew: float) -> str:
-    side = "ahead of" if skew > 0 else "behind"
-    return (
-        f"this machine's clock is {abs(skew) / 60:.1f} min {side} AWS's, which refuses requests "
-        f"signed more than {MOST_SKEW_S / 60:.0f} min off: let the image's chrony use the time "
-        "service at 169.254.169.123"
-    )
-
-
 def _efa_problems(found: Found, type: str, wanted: int) -> list[str]:
     if found.efa < wanted:
         if found.efa_on_bus < wanted:
@@ -97,15 +82,6 @@ def facts_of(found: Found) -> dict[str, Json]:
     provider = "efa" if found.efa and found.fi_info == "" else ""
     return {"efa": found.efa, "fabric": provider, "clock_skew": skew}
 
-
-class _NoRedirect(urllib.request.HTTPRedirectHandler):
-    """S3 sends whoever is not signed to a page elsewhere; its own answer has the date already."""
-
-    def redirect_request(self, *_: object) -> None:
-        return None
-
-
-_OPENER = urllib.request.build_opener(_NoRedirect())
 
 # --- looking ------------------------------------------------------------------------------------
 
@@ -132,25 +108,6 @@ def gather(asked: str = "", environ: Mapping[str, str] | None = None) -> Found:
         fi_info=_fi_info(environ) if efa else None,
         skew=skew_of(asked) if asked else None,
     )
-
-
-def skew_of(url: str) -> float | None:
-    """Seconds that this machine's clock is ahead of the service's at `url`; None if that does not
-    answer. Nothing is signed, so it works however wrong the clock is."""
-    began = time.time()
-    try:
-        with _OPENER.open(url, timeout=_DATE_TIMEOUT_S) as answer:
-            date = answer.headers.get("Date")
-    except urllib.error.HTTPError as error:
-        date = error.headers.get("Date")
-        error.close()
-    except (OSError, ValueError):
-        return None
-    try:
-        theirs = parsedate_to_datetime(date).timestamp() if date else None
-    except ValueError:
-        return None
-    return None if theirs is None else (began + time.time()) / 2 - theirs
 
 
 def _gpus() -> int:

@@ -10,6 +10,7 @@ import logging
 import os
 import sys
 from collections.abc import Callable, Mapping
+from dataclasses import dataclass
 from functools import partial
 from typing import TypeVar
 
@@ -23,11 +24,11 @@ from burst.core.workspace import Workspace, open_workspace
 from burst.runner.agent.main import EXPECTED_ENDS, serve
 from burst.runner.agent.registration import leave, pool_of
 from burst.runner.agent.site import Settings
-from burst.runner.node.checks import MOST_SKEW_S, skew_in_words, skew_of
 from burst.runner.node.identity import Mine, Over, claim, surplus
 from burst.runner.node.imds import Identity, Imds
 from burst.runner.node.instance import Instance
 from burst.runner.node.power import end_machine
+from burst.runner.node.timekeeping import check_clock, time_url
 
 log = logging.getLogger(__name__)
 
@@ -41,20 +42,28 @@ NODE_PATIENCE_S = 120.0
 SETTLE_S = 5.0
 """How long it leaves the choice to the runner, who has just been told of the machine."""
 _IMDS_PATIENCE_S = 60.0
-_CLOCK_PATIENCE_S = 60.0
 _LOOK_EVERY_S = 2.0
 _PAUSE_S = 5.0
 
 
 def main() -> int:
-    """Be a node until there is a reason to leave, then end the machine; returns the status."""
+    """Be a node until there is a reason to leave, then end the machine; returns the status.
+
+    A machine that does not prove to be one that burst launched is left alone: it may be anybody's.
+    """
     logging.basicConfig(
         level=logging.INFO, format="%(asctime)s %(levelname)s %(message)s", stream=sys.stderr
     )
     logging.getLogger("botocore").setLevel(logging.WARNING)
     clock = SystemClock()
     try:
-        reason = live(os.environ, clock, SETTINGS, STORE_PATIENCE_S)
+        imds = Imds()
+        place = identify(imds, clock)
+    except BurstError as error:
+        print(f"Error: {error}", file=sys.stderr, flush=True)
+        return int(error.exit_code)
+    try:
+        reason = live(place, imds, os.environ, clock)
         log.info("the machine ends: %s", reason)
         return int(ExitCode.OK if reason.code in EXPECTED_ENDS else ExitCode.FAILED)
     except BurstError as error:
@@ -67,27 +76,43 @@ def main() -> int:
         end_machine(clock)
 
 
-def live(environ: Mapping[str, str], clock: Clock, settings: Settings, patience: float) -> Reason:
-    """From who this machine is to why it is not wanted any more.
+@dataclass(frozen=True)
+class Place:
+    """Which instance this is, and what its tags say of whose it is."""
 
-    Args:
-        patience: seconds that it stays up while its store is away.
+    identity: Identity
+    cluster: str
+    pool: str
+    launch: str
+
+
+def identify(imds: Imds, clock: Clock) -> Place:
+    """Which machine this is.
+
+    Raises:
+        Unreachable: no metadata service answers.
+        Refused: it was not launched by burst.
+    """
+    identity = patiently(imds.identity, clock, _IMDS_PATIENCE_S)
+    return Place(identity, *(_tag(identity, key) for key in (CLUSTER, POOL, LAUNCH)))
+
+
+def live(place: Place, imds: Imds, environ: Mapping[str, str], clock: Clock) -> Reason:
+    """From who this machine is to why it is not wanted any more.
 
     Raises:
         BurstError: it cannot be a node, and why.
     """
-    imds = Imds(environ.get("AWS_EC2_METADATA_SERVICE_ENDPOINT"))
-    identity = patiently(imds.identity, clock, _IMDS_PATIENCE_S)
-    launch, pool = _tag(identity, LAUNCH), _tag(identity, POOL)
+    identity = place.identity
     asked = time_url(environ, identity.region)
     check_clock(asked, clock)
-    ws = patiently(lambda: open_workspace(environ), clock, patience)
-    config = _config(ws, identity, pool)
-    node = find_node(ws, launch, pool, identity.instance, clock, patience)
-    log.info("this is %s, node %s of pool %s", identity.instance, node.id, pool)
+    ws = patiently(lambda: open_workspace(environ), clock, STORE_PATIENCE_S)
+    config = _config(ws, place)
+    node = find_node(ws, place.launch, place.pool, identity.instance, clock, STORE_PATIENCE_S)
+    log.info("this is %s, node %s of pool %s", identity.instance, node.id, place.pool)
     with Instance(identity, imds, clock, efa=config.efa, asked=asked, environ=environ) as host:
         try:
-            return stay(ws, node, host, clock, settings, patience)
+            return stay(ws, node, host, clock, SETTINGS, STORE_PATIENCE_S)
         except BurstError as error:
             _say_why(ws, node, error.what, clock)
             raise
@@ -156,36 +181,6 @@ def patiently(ask: Callable[[], T], clock: Clock, seconds: float) -> T:
             clock.sleep(_PAUSE_S)
 
 
-def time_url(environ: Mapping[str, str], region: str) -> str:
-    """Whose answers tell AWS's time: the store's or the blobs' service; empty for neither."""
-    used = environ.get("BURST_STORE", ""), environ.get("BURST_BLOBS", "")
-    for scheme, service in (("dynamodb:", "dynamodb"), ("s3:", "s3")):
-        if any(url.startswith(scheme) for url in used):
-            import boto3
-
-            # Only its address is wanted, so nobody's credentials are looked for.
-            nobody = {"aws_access_key_id": "none", "aws_secret_access_key": "none"}
-            client = boto3.Session().client(service, region_name=region, **nobody)
-            return str(client.meta.endpoint_url)
-    return ""
-
-
-def check_clock(asked: str, clock: Clock) -> None:
-    """See that this machine's clock is near AWS's; one that has just booted may be set soon.
-
-    Raises:
-        Refused: it is not, and stays so.
-    """
-    until = clock.monotonic() + _CLOCK_PATIENCE_S
-    while asked:
-        skew = skew_of(asked)
-        if skew is None or abs(skew) <= MOST_SKEW_S:
-            return
-        if clock.monotonic() >= until:
-            raise Refused("this machine's clock is wrong", why=skew_in_words(skew))
-        clock.sleep(_PAUSE_S)
-
-
 def _tag(identity: Identity, key: str) -> str:
     if key not in identity.tags:
         raise Refused(
@@ -196,18 +191,17 @@ def _tag(identity: Identity, key: str) -> str:
     return identity.tags[key]
 
 
-def _config(ws: Workspace, identity: Identity, pool: str) -> AwsPool:
-    cluster = _tag(identity, CLUSTER)
-    if ws.cluster.cluster != cluster:
+def _config(ws: Workspace, place: Place) -> AwsPool:
+    if ws.cluster.cluster != place.cluster:
         raise Refused(
-            f"instance {identity.instance} belongs to cluster {cluster!r}",
+            f"instance {place.identity.instance} belongs to cluster {place.cluster!r}",
             why=f"the cluster file that it found is of {ws.cluster.cluster!r}",
             mend="see that BURST_CLUSTER in its node.env names the right one",
         )
-    config = pool_of(ws.cluster.pools, pool)
+    config = pool_of(ws.cluster.pools, place.pool)
     if not isinstance(config, AwsPool):
         raise Refused(
-            f"pool {pool!r} is not of instances in AWS",
+            f"pool {place.pool!r} is not of instances in AWS",
             why=f"burst.yaml says that it is of kind {config.kind}",
             mend="end this machine, or give the pool its old name again",
         )
