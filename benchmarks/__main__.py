@@ -25,6 +25,7 @@ ALL = (
     "checkpoints",
     "checkpoint_often",
     "s3_transfer",
+    "plan",
     "store_operations",
     "store_cost",
 )
@@ -41,6 +42,7 @@ TITLES = {
     "metric_reports": "Reporting metrics",
     "loader": "The data loader",
     "exact_resume": "Exact resume, beside other libraries",
+    "plan": "Deciding what runs where",
 }
 
 

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from burst.runner.plan import Plan, Snapshot, plan
 from burst.runner.plan.demand import gang_nodes, nodes_needed
 from burst.runner.plan.snapshot import PlanPool, Want
-from tests.runner.fleet import Fleet
+from tests.runner.fleet import Fleet, shares_of
 
 A = PlanPool("a", 4, 8, launches=True, idle=20.0)
 B = PlanPool("b", 8, 6, launches=True, idle=10.0)
@@ -112,7 +112,7 @@ def turn(fleet: Fleet) -> Plan:
     return made
 
 
-@settings(max_examples=30, deadline=None)
+@settings(max_examples=15, deadline=None)
 @given(st.integers(0, 2**32))
 def test_the_fleet_follows_the_queue_and_returns_to_its_least(seed: int) -> None:
     rng = random.Random(seed)
@@ -128,7 +128,7 @@ def test_the_fleet_follows_the_queue_and_returns_to_its_least(seed: int) -> None
     raise AssertionError(f"{len(fleet.work)} wait, {len(fleet.machines)} nodes are left")
 
 
-@settings(max_examples=30, deadline=None)
+@settings(max_examples=15, deadline=None)
 @given(st.integers(0, 2**32))
 def test_a_plan_that_was_carried_out_asks_for_nothing_again(seed: int) -> None:
     rng = random.Random(seed)
@@ -137,8 +137,9 @@ def test_a_plan_that_was_carried_out_asks_for_nothing_again(seed: int) -> None:
     fleet.refuses = frozenset()
     for _ in range(40):
         arrive(fleet, rng)
-        if fleet.turn().drains:
-            continue  # a node that has left makes room for another
+        made = fleet.turn()
+        if made.drains or any(not share.slots for share in shares_of(made)):
+            continue  # a node that has left makes room for another; one with a rider stays
         again = plan(fleet.snapshot())
         assert again.launches == ()
         assert again.starts == ()
