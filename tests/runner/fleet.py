@@ -103,7 +103,6 @@ class Fleet:
         for work in self.work.values():
             if work.starts is not None and any(s.node == id for s in work.starts.shares):
                 work.starts = None
-                work.want = replace(work.want, waiting_since=self.now)
 
     def busy(self) -> set[str]:
         return {s.node for w in self.work.values() if w.starts for s in w.starts.shares}

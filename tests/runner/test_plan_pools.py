@@ -135,8 +135,8 @@ def test_a_trial_has_nodes_in_flight_in_one_pool_until_that_was_given_as_long_ag
     assert asked(NOW + 300, home=first, spot=replace(second, nodes=1, coming=1)) == ()
 
 
-def test_waiting_counts_from_this_wait_and_not_from_the_first() -> None:
-    assert made(want(waiting_since=NOW + 100), at=NOW + 150).launches == ()
+def test_a_trial_that_was_lost_where_it_had_burst_to_goes_on_there_at_once() -> None:
+    assert made(want(queued=NOW - 9000.0)).launches == (Launch("spot", 1),)
 
 
 def test_demand_goes_to_the_first_open_pool_that_can_be_asked() -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from itertools import pairwise
 from typing import NamedTuple
 
 from burst.runner.plan.snapshot import PlanPool, Want
@@ -24,12 +25,13 @@ def openings(
     Args:
         hopeless: whether a pool can give the trial nothing until the date.
     """
-    found, at = [], want.since
-    for pool in pools:
-        found.append(Opening(pool.name, at))
+    at = want.queued
+    found = [Opening(pool.name, at) for pool in pools[:1]]
+    for before, pool in pairwise(pools):
         then = at + want.burst_after
-        if not hopeless(pool, then):
+        if not hopeless(before, then):
             at = then
+        found.append(Opening(pool.name, at))
     return tuple(found)
 
 

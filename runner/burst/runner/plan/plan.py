@@ -110,7 +110,7 @@ class _Making:
     def _openings(self, want: Want) -> tuple[Opening, ...]:
         known = [self.pools[name] for name in want.pools if name in self.pools]
         if len(known) == 1:
-            return (Opening(known[0].name, min(want.since, self.now)),)
+            return (Opening(known[0].name, min(want.queued, self.now)),)
 
         def hopeless(pool: PlanPool, until: float) -> bool:
             return is_dry(pool, len(self.nodes[pool.name]), until) or self._never(want, pool)
@@ -154,7 +154,7 @@ class _Making:
             self.heads[name] = want
             if name in self.yielding:
                 makes_room = True
-            elif self.snapshot.preemption and not makes_room:
+            elif self.snapshot.preemption and not (makes_room or want.leaving):
                 makes_room = self._make_room(want, name)
         may_come = makes_room or self.scaling.add(unmet)
         for name in heads:

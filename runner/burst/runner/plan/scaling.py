@@ -202,7 +202,7 @@ class Asking:
         stays = len(self._nodes) <= self.pool.min_nodes
         if idle is None or self.pool.idle is None or stays:
             return math.inf
-        return max(idle, want.since) + self.pool.idle
+        return max(idle, want.queued) + self.pool.idle
 
 
 class Scaling:
@@ -278,7 +278,7 @@ class Scaling:
         while self._is_in_flight(unmet):
             pass
         for opening in unmet.looks_on(self._now):
-            if self.asking[opening.pool].ask_single(want, max(opening.at, want.since)):
+            if self.asking[opening.pool].ask_single(want, max(opening.at, want.queued)):
                 unmet.served += (opening.pool,)
                 return
 
@@ -287,6 +287,6 @@ class Scaling:
         for opening in unmet.looks_on(self._now):
             if self.asking[opening.pool].in_flight(unmet.want):
                 unmet.served += (opening.pool,)
-                self.asking[opening.pool].join(max(opening.at, unmet.want.since))
+                self.asking[opening.pool].join(max(opening.at, unmet.want.queued))
                 return True
         return False

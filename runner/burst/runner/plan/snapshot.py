@@ -30,17 +30,11 @@ class Want:
     closed: str = ""
     """Why some of the trial's pools are not among `pools`, if they are not."""
     burst_after: float = 120.0
-    """Seconds of waiting for one pool after which the next one is tried too."""
-    waiting_since: float | None = None
-    """Since when it waits this time, which `burst_after` and batches count from; by default since
-    `queued`, which is kept through every attempt."""
+    """Seconds since `queued`, for each pool before, after which a pool is tried too. A trial that
+    was lost where it had burst to is queued since long ago, and goes on there at once."""
     leaving: bool = False
     """Whether it still runs, and leaves because its node does: what it will need is asked for or
     kept free already, and nothing starts."""
-
-    @property
-    def since(self) -> float:
-        return self.queued if self.waiting_since is None else self.waiting_since
 
     @property
     def order(self) -> tuple[int, float, str]:

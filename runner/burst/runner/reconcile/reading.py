@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Mapping
+from dataclasses import replace
 
 from burst.core.config.cluster import AwsPool, LocalPool, SlurmPool, StaticPool
 from burst.core.model import Allocation, DrainCause, Experiment, Node, Trial
@@ -19,6 +20,7 @@ from burst.runner.supply import trouble
 _COMING = (NodeState.REQUESTED, NodeState.LAUNCHED, NodeState.REGISTERED)
 QUIET_S = 1.0
 """Without a new arrival, before a pool that costs money is asked for nodes."""
+_NODE_LEAVES = (DrainCause.NOTICE, DrainCause.NODE)
 _STOPPING = Reason(code="experiment-stopping", text="its experiment is ending")
 
 
@@ -32,6 +34,7 @@ def snapshot_of(ctx: Context, view: View) -> Snapshot:
         for trial in view.trials
         if trial.state is TrialState.WAITING and trial.experiment in experiments
     ]
+    wants += _about_to_wait(view, experiments, losing, now)
     caps = {id: config_of(each).resources.max_slots for id, each in experiments.items()}
     return Snapshot(
         now=now,
@@ -72,6 +75,23 @@ def _want(trial: Trial, experiment: Experiment, losing: Mapping[str, bool], now:
         closed=closed,
         burst_after=config.resources.burst_after,
     )
+
+
+def _about_to_wait(
+    view: View, experiments: Mapping[str, Experiment], losing: Mapping[str, bool], now: float
+) -> list[Want]:
+    """Trials that leave because their node does: their next one is asked for before they have."""
+    trials = {trial.id: trial for trial in view.trials}
+    found = []
+    for allocation in view.allocations:
+        trial, experiment = trials.get(allocation.trial), experiments.get(allocation.experiment)
+        drained = allocation.drain is not None and allocation.drain.cause in _NODE_LEAVES
+        if not drained or trial is None or experiment is None:
+            continue
+        goes_on = trial.state is TrialState.RUNNING and trial.wanted is None
+        if goes_on and experiment.state is ExperimentState.ACTIVE:
+            found.append(replace(_want(trial, experiment, losing, now), leaving=True, hold=None))
+    return found
 
 
 def _hold(trial: Trial, experiment: Experiment, now: float) -> tuple[Reason | None, float | None]:
