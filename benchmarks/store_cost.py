@@ -73,8 +73,8 @@ def _hour(steady: Tally) -> Result:
     dollars = steady.dollars / hours
     minutes = WINDOW_S / 60
     kinds = ", ".join(
-        f"{n / minutes:.0f} {kind}"
-        for kind, n in sorted(steady.requests.items(), key=lambda pair: -pair[1])
+        f"{n / minutes:.0f} {kind} ({steady.units.get(kind, 0.0) / minutes:.0f} units)"
+        for kind, n in steady.requests.most_common()
     )
     return Result(
         what="the table, for an hour of a trial on a node of its own",

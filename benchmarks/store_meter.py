@@ -36,9 +36,15 @@ class Tally:
 
     requests: Counter[str]
     """By kind: `GetItem node`, `Query live allocation`, `TransactWriteItems`, …"""
-    reads: float
-    """Units."""
+    units: Mapping[str, float]
+    """That reads took, by kind."""
     writes: float
+    """Units."""
+
+    @property
+    def reads(self) -> float:
+        """Units."""
+        return sum(self.units.values())
 
     @property
     def dollars(self) -> float:
@@ -47,14 +53,15 @@ class Tally:
     def __sub__(self, other: Tally) -> Tally:
         requests = Counter(self.requests)
         requests.subtract(other.requests)
-        return Tally(+requests, self.reads - other.reads, self.writes - other.writes)
+        units = {kind: n - other.units.get(kind, 0.0) for kind, n in self.units.items()}
+        return Tally(+requests, units, self.writes - other.writes)
 
 
 @dataclass
 class Meter:
     url: str = ""
     _requests: Counter[str] = field(default_factory=Counter)
-    _reads: float = 0.0
+    _units: dict[str, float] = field(default_factory=dict)
     _writes: float = 0.0
     _stored: dict[tuple[str, str], Item] = field(default_factory=dict)
     """By key, as it was written or seen last."""
@@ -62,7 +69,7 @@ class Meter:
 
     def now(self) -> Tally:
         with self._lock:
-            return Tally(Counter(self._requests), self._reads, self._writes)
+            return Tally(Counter(self._requests), dict(self._units), self._writes)
 
     def hear(self, exchange: Exchange) -> None:
         call = exchange.target.rpartition(".")[2]
@@ -72,8 +79,9 @@ class Meter:
                 self._requests[call] += 1
                 self._writes += sum(map(self._write, asked["TransactItems"]))
             elif call in ("GetItem", "Query", "BatchGetItem"):
-                self._requests[_kind(call, asked)] += 1
-                self._reads += _read(call, asked, answer)
+                kind = _kind(call, asked)
+                self._requests[kind] += 1
+                self._units[kind] = self._units.get(kind, 0.0) + _read(call, asked, answer)
                 for item in _items(call, answer):
                     self._stored.setdefault(_key(item), item)
 
