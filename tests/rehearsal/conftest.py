@@ -20,6 +20,7 @@ def cloud(shared: Lab) -> Iterator[Lab]:
     yield shared
     shared.control.heal()
     shared.control.reset_rules()
+    shared.control.set_skew(0)
     shared.control.set_delays(boot=0.05, listed_after=0, known_after=0)
     living = [each.id for each in shared.control.machines() if each.ended is None]
     if living:

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import json
+import time
 import urllib.error
 import urllib.request
 from datetime import UTC, datetime
+from email.utils import parsedate_to_datetime
 from pathlib import Path
 
 import pytest
@@ -195,3 +197,20 @@ def test_a_notice_reaches_the_machine(cloud: Lab) -> None:
     assert imds.rebalance() is None
     cloud.control.recommend_rebalance(id)
     assert imds.rebalance() is not None
+
+
+@pytest.mark.parametrize("skew", [300.0, -300.0])
+def test_every_date_is_by_the_clock_of_ec2(cloud: Lab, skew: float) -> None:
+    cloud.control.set_skew(skew)
+    id = cloud.launch()[0]
+    at = cloud.control.interrupt(id, notice=120)
+    told = Imds(f"{cloud.url}/_imds/{id}").reclaim()
+    assert told is not None
+    assert abs(told.at - (at + skew)) <= 1
+    assert 100 < told.left <= 121
+    seen = cloud.state(id)
+    launched = cloud.control.machine(id).launched
+    assert abs(seen["LaunchTime"].timestamp() - (launched + skew)) <= 1
+    answer = cloud.ec2.describe_instances(InstanceIds=[id])["ResponseMetadata"]
+    date = parsedate_to_datetime(answer["HTTPHeaders"]["date"]).timestamp()
+    assert abs(date - (time.time() + skew)) < 60

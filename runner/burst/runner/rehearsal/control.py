@@ -126,6 +126,10 @@ class Ec2Control:
         delays = {"boot": boot, "listed_after": listed_after, "known_after": known_after}
         self._call("POST", "delays", {key: s for key, s in delays.items() if s is not None})
 
+    def set_skew(self, seconds: float) -> None:
+        """By how much EC2's clock is ahead of this machine's, by which `Seen` has its dates."""
+        self._call("POST", "delays", {"skew": seconds})
+
     def interrupt(self, id: str, notice: float | None = 120.0) -> float:
         """Take a spot machine away in `notice` seconds; None gives no notice: it is gone, and so
         is a machine on demand, which fails.

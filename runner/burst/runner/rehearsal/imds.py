@@ -38,7 +38,12 @@ class Answer:
 
 
 def answer(
-    machine: Machine, method: str, path: str, headers: Mapping[str, str], now: float
+    machine: Machine,
+    method: str,
+    path: str,
+    headers: Mapping[str, str],
+    now: float,
+    skew: float = 0.0,
 ) -> Answer:
     """What the service answers to a machine.
 
@@ -46,6 +51,7 @@ def answer(
         path: without the machine, and without a slash before it.
         headers: their names in lower case.
         now: seconds of the epoch.
+        skew: how far the service's clock is ahead of that, in the dates that it tells.
     """
     if not machine.metadata.enabled:
         return Answer(403, "the metadata service is disabled")
@@ -58,7 +64,7 @@ def answer(
         return Answer(401)
     if token is not None and machine.tokens.get(token, 0.0) <= now:
         return Answer(401)
-    return _read(machine, path, now)
+    return _read(machine, path, now, skew)
 
 
 def _new_token(machine: Machine, method: str, headers: Mapping[str, str], now: float) -> Answer:
@@ -76,8 +82,8 @@ def _new_token(machine: Machine, method: str, headers: Mapping[str, str], now: f
     return Answer(200, token, headers={_TTL: life})
 
 
-def _read(machine: Machine, path: str, now: float) -> Answer:
-    found = _tree(machine, now)
+def _read(machine: Machine, path: str, now: float, skew: float) -> Answer:
+    found = _tree(machine, now, skew)
     name = path.rstrip("/")
     if name in found:
         text = found[name]()
@@ -92,7 +98,7 @@ def _next(path: str, folder: str) -> str:
     return first + slash
 
 
-def _tree(machine: Machine, now: float) -> dict[str, Callable[[], str]]:
+def _tree(machine: Machine, now: float, skew: float) -> dict[str, Callable[[], str]]:
     zone = machine.kind.zone
     plain = {
         "instance-id": machine.id,
@@ -104,7 +110,7 @@ def _tree(machine: Machine, now: float) -> dict[str, Callable[[], str]]:
         "placement/availability-zone": zone,
         "placement/region": zone[:-1],
         "placement/group-name": machine.group,
-        **_warnings(machine),
+        **_warnings(machine, skew),
     }
     found: dict[str, Callable[[], str]] = {
         f"{_DATA}/{name}": partial(str, text) for name, text in plain.items() if text
@@ -114,19 +120,19 @@ def _tree(machine: Machine, now: float) -> dict[str, Callable[[], str]]:
             found[f"{_DATA}/tags/instance/{key}"] = partial(str, value)
     if machine.role:
         role = f"{_DATA}/iam/security-credentials/{machine.role}"
-        found[role] = lambda: _credentials(now)
-    found["latest/dynamic/instance-identity/document"] = lambda: _document(machine)
+        found[role] = lambda: _credentials(now + skew)
+    found["latest/dynamic/instance-identity/document"] = lambda: _document(machine, skew)
     return found
 
 
-def _warnings(machine: Machine) -> dict[str, str]:
+def _warnings(machine: Machine, skew: float) -> dict[str, str]:
     found = {}
     if machine.reclaim_at is not None:
-        notice = {"action": "terminate", "time": _date(machine.reclaim_at)}
+        notice = {"action": "terminate", "time": _date(machine.reclaim_at + skew)}
         found["spot/instance-action"] = json.dumps(notice)
-        found["spot/termination-time"] = _date(machine.reclaim_at)
+        found["spot/termination-time"] = _date(machine.reclaim_at + skew)
     if machine.rebalance is not None:
-        text = json.dumps({"noticeTime": _date(machine.rebalance)})
+        text = json.dumps({"noticeTime": _date(machine.rebalance + skew)})
         found["events/recommendations/rebalance"] = text
     return found
 
@@ -145,7 +151,7 @@ def _credentials(now: float) -> str:
     )
 
 
-def _document(machine: Machine) -> str:
+def _document(machine: Machine, skew: float) -> str:
     return json.dumps(
         {
             "accountId": ACCOUNT,
@@ -154,7 +160,7 @@ def _document(machine: Machine) -> str:
             "imageId": machine.image,
             "instanceId": machine.id,
             "instanceType": machine.kind.type,
-            "pendingTime": _date(machine.launched),
+            "pendingTime": _date(machine.launched + skew),
             "privateIp": _ADDRESS,
             "region": machine.kind.zone[:-1],
             "version": "2017-09-30",

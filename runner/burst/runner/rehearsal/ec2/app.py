@@ -60,8 +60,14 @@ class App:
         if machine is None or not machine.alive:
             return _answer(start, HTTPStatus.NOT_FOUND, b"")
         # Without the lock: its clients wait for a second at most, whatever the API is busy with.
-        now = self._cloud.clock.now()
-        found = imds.answer(machine, environ["REQUEST_METHOD"], wanted, _headers(environ), now)
+        found = imds.answer(
+            machine,
+            environ["REQUEST_METHOD"],
+            wanted,
+            _headers(environ),
+            self._cloud.clock.now(),
+            self._cloud.settings.skew,
+        )
         status = HTTPStatus(found.status)
         return _answer(start, status, found.text.encode(), found.type, found.headers)
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Mapping
+from email.utils import formatdate
 from pathlib import Path
 from typing import Any
 
@@ -47,15 +48,19 @@ class Server:
             def log_request(self, *_: Any) -> None:
                 """Nothing: a rehearsal asks thousands of times."""
 
+            def date_time_string(self, timestamp: float | None = None) -> str:
+                """By EC2's clock."""
+                return formatdate(timestamp or cloud.clock.now() + settings.skew, usegmt=True)
+
+        settings = Settings(boot=boot)
         self._variables = dict(variables)
         aws = DomainDispatcherApplication(create_backend_app)
         self._http = make_server(_HOST, port, self._late, threaded=True, request_handler=Handler)
         self.url = f"http://{_HOST}:{self._http.server_port}"
-        self.cloud = Cloud(
-            folder / "machines", self._environ, self.url, settings=Settings(boot=boot)
-        )
-        install(self.cloud)
-        self._app = App(self.cloud, aws)
+        cloud = Cloud(folder / "machines", self._environ, self.url, settings=settings)
+        install(cloud)
+        self.cloud = cloud
+        self._app = App(cloud, aws)
         self._thread = threading.Thread(target=self._http.serve_forever, daemon=True)
 
     def start(self) -> None:

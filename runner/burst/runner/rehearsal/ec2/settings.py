@@ -15,3 +15,5 @@ class Settings:
     """From launch until a machine is found by filters and without any."""
     known_after: float = 0.0
     """From launch until a machine is found by its own id."""
+    skew: float = 0.0
+    """By how much EC2's clock is ahead of this machine's, in every date that EC2 tells."""

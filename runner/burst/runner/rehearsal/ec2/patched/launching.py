@@ -79,7 +79,10 @@ def launch(cloud: Cloud, backend: Any, spec: Spec, kind: Kind, subnet: str, pric
         **disks,
     )
     instance = reservation.instances[0]
+    instance.launch_time = datetime.fromtimestamp(cloud.clock.now(), UTC).replace(tzinfo=None)
     instance.placement.group_name = spec.group
+    now = cloud.clock.now() + cloud.settings.skew
+    instance.launch_time = datetime.fromtimestamp(now, UTC).replace(tzinfo=None)
     instance.spot_instance_request_id = f"sir-{uuid.uuid4().hex[:8]}" if spot else None
     _add_interfaces(backend, instance, spec, subnet)
     _tag_interfaces(instance, spec)
