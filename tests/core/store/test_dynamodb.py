@@ -21,7 +21,7 @@ from burst.core.store.dynamodb.items import NEW_FOR_S, event_key, key_of, keyed
 from burst.core.store.dynamodb.plan import plan
 from burst.core.store.dynamodb.store import DynamoStore
 from burst.core.store.dynamodb.table import TableUrl
-from burst.core.store.port import Append, AppendMetrics, Fence, Put
+from burst.core.store.port import Append, AppendMetrics, Delete, Fence, Put
 from burst.core.testing import examples
 from burst.core.testing.examples import EXPERIMENT, TRIAL
 from burst.core.testing.fault_proxy import FaultProxy, Spoil, fault_proxy
@@ -328,6 +328,21 @@ def test_what_is_new_is_found_before_the_index_shows_it(
         assert store.live(type(record)) == []
         store.table.call(lambda client: client.put_item(TableName=table, Item=item))
         assert [found.id for found in store.live(type(record))] == [record.id]
+
+
+def test_where_a_record_lies_is_asked_once(real: str) -> None:
+    allocation = examples.allocation()
+    with fault_proxy(real) as proxy, closing(made(proxy.url)) as store:
+        store.commit(Put(allocation))
+        asked: list[str] = []
+        proxy.listener = lambda exchange: asked.append(exchange.target.rpartition(".")[2])
+        for _ in range(2):
+            assert store.find(Allocation, allocation.id) is not None
+            assert store.find(Allocation, "alloc-1m3k9zq4wzz") is None
+        assert asked == ["BatchGetItem", "GetItem", "BatchGetItem", "GetItem", "BatchGetItem"]
+        store.commit(Delete(store.get(Allocation, allocation.id)))
+        assert store.find(Allocation, allocation.id) is None
+        assert store.find_many(Allocation, [allocation.id]) == {}
 
 
 def test_what_is_told_of_new_records_is_forgotten_by_the_table(store: DynamoStore) -> None:

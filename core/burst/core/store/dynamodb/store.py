@@ -35,6 +35,7 @@ R = TypeVar("R", bound=Record)
 _RETRIES = Retries(attempts=12, first_s=0.05, longest_s=5.0, within_s=20.0)
 """A table that is away for longer is unreachable; a throttled one is not, within that."""
 _COLLISION_S = 0.02
+_MOST_HOMES = 10_000
 
 
 class DynamoStore:
@@ -51,6 +52,8 @@ class DynamoStore:
         self.table = Table(TableUrl.parse(url), retries)
         self._retries = retries
         self._now = now
+        self._homes: dict[Key | None, str] = {}
+        """Partitions of records by their pointers; no record ever changes its own."""
         self._events: int | None = None
         """How many there were when it was last heard."""
 
@@ -59,12 +62,9 @@ class DynamoStore:
         return self.table.where.url
 
     def find(self, kind: type[R], id: str) -> R | None:
-        home = items.home_of(kind, id)
+        (home,) = self._homes_of(kind, [id]).values()
         if home is None:
-            note = self.table.get(items.pointer_of(kind, id) or ("", ""))
-            if note is None:
-                return None
-            home = items.partition_of(kind, note["parent"]["S"])
+            return None
         found = self.table.get((home, id))
         return codec.decode_record(kind, items.body_of(found)) if found else None
 
@@ -75,10 +75,7 @@ class DynamoStore:
         return record
 
     def find_many(self, kind: type[R], ids: Iterable[str]) -> dict[str, R]:
-        homes = {id: items.home_of(kind, id) for id in ids}
-        notes = [items.pointer_of(kind, id) for id, home in homes.items() if home is None]
-        for note in self.table.get_many([key for key in notes if key is not None]):
-            homes[note["sk"]["S"]] = items.partition_of(kind, note["parent"]["S"])
+        homes = self._homes_of(kind, ids)
         found = self.table.get_many([(home, id) for id, home in homes.items() if home is not None])
         records = [codec.decode_record(kind, items.body_of(item)) for item in found]
         return {record.id: record for record in records}
@@ -169,6 +166,21 @@ class DynamoStore:
             self._events = counted(met[len(planned.actions)])
             collisions += 1
             self._retries.sleep(chance.random() * _COLLISION_S * min(collisions, 10))
+
+    def _homes_of(self, kind: type[Record], ids: Iterable[str]) -> dict[str, str | None]:
+        """By id: the partition of a record, if it is known or written down."""
+        homes = {
+            id: items.home_of(kind, id) or self._homes.get(pointer)
+            for id in ids
+            for pointer in [items.pointer_of(kind, id)]
+        }
+        unknown = [items.pointer_of(kind, id) for id, home in homes.items() if home is None]
+        if len(self._homes) > _MOST_HOMES:
+            self._homes.clear()
+        for note in self.table.get_many([key for key in unknown if key is not None]):
+            home = items.partition_of(kind, note["parent"]["S"])
+            homes[note["sk"]["S"]] = self._homes[note["pk"]["S"], note["sk"]["S"]] = home
+        return homes
 
     def _new(self, kind: type[Record]) -> Iterator[Key]:
         """The keys of records made lately, which the index may not show yet."""
