@@ -134,12 +134,14 @@ class Fleet:
         mine = [m for m in self.machines.values() if m.pool == pool.name]
         coming = [m for m in mine if m.ready_at > self.now]
         whole = [m.request for m in coming if m.whole]
+        cells = {m.request: m.cell for m in coming}
         retry = self.retry.get(pool.name)
         return replace(
             pool,
             nodes=len(mine),
             coming=len(coming),
             coming_whole=tuple(whole.count(request) for request in sorted(set(whole))),
+            coming_cells=tuple(cells[request] for request in sorted(set(whole))),
             retry_at=retry if retry is not None and retry > self.now else None,
             trouble="InsufficientInstanceCapacity" if retry is not None else "",
         )

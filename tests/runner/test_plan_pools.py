@@ -268,6 +268,19 @@ def test_a_completing_request_in_flight_is_not_made_again_and_keeps_its_place() 
     assert (plan.launches, plan.drains) == ((), ())
 
 
+def test_what_is_kept_is_where_the_missing_nodes_come() -> None:
+    idle = NOW - 400
+    nodes = (
+        node("n1", "spot", "x", idle),
+        node("n2", "spot", "y", idle),
+        node("n3", "spot", "z", idle),
+    )
+    flying = {"coming": 1, "coming_whole": (1,), "coming_cells": ("y",)}
+    plan = in_spot(gang(), nodes=nodes, up=4, pool=flying, at=NOW + 500)
+    assert plan.drains == ("n1", "n3")
+    assert plan.launches == ()
+
+
 def test_nodes_that_others_leave_count_for_what_a_gang_begins_with() -> None:
     nodes = (node("n1", "spot", "x"),)
     plan = in_spot(gang(), nodes=nodes, runs=(full("n1", "spot", leaving=True),), up=1)

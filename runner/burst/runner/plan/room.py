@@ -102,19 +102,27 @@ class Room:
         ids = [id for id in self._group if self._size(id) == size and id not in self.held]
         return tuple(sorted(ids, key=self._lacking)[:count])
 
-    def beginning(self, size: int, most: int, usable: Callable[[str], bool]) -> tuple[str, ...]:
+    def beginning(
+        self, size: int, most: int, usable: Callable[[str], bool], cell: str = ""
+    ) -> tuple[str, ...]:
         """What a gang of whole nodes could begin with: up to `most` nodes of one cell that are
-        empty, or will be once those have left who were asked to."""
+        empty, or will be once those have left who were asked to.
+
+        Args:
+            cell: only of this one; of any if empty.
+        """
         groups: dict[str, list[str]] = {}
-        for (cell, slots), ids in self._empty.items():
+        for (there, slots), ids in self._empty.items():
             if slots == size:
-                groups[cell] = [id for id in ids if usable(id)]
+                groups[there] = [id for id in ids if usable(id)]
         for id, slots in self._leaving.items():
-            cell, whole = self._group[id]
+            there, whole = self._group[id]
             empties = len(self._free[id]) + slots == whole == size
             if empties and id not in self.held and usable(id):
-                groups.setdefault(cell, []).append(id)
-        best = min(sorted(groups), key=lambda cell: -len(groups[cell]), default=None)
+                groups.setdefault(there, []).append(id)
+        if cell:
+            return tuple(sorted(groups.get(cell, ()))[:most])
+        best = min(sorted(groups), key=lambda each: -len(groups[each]), default=None)
         return () if best is None else tuple(sorted(groups[best])[:most])
 
     def _take_up(self, runs: Iterable[Run]) -> None:

@@ -72,7 +72,8 @@ class Asking:
         self._left = max(0, pool.max_nodes - pool.nodes) if self.can else 0
         self._plannable = self._free = self._left
         """Of `_left`, what no gang has yet come for, and what none has been given."""
-        self._whole = list(pool.coming_whole)
+        cells = (*pool.coming_cells, *[""] * len(pool.coming_whole))
+        self._whole = list(zip(pool.coming_whole, cells, strict=False))
         self._single = max(0, pool.coming - sum(pool.coming_whole))
         self._bins = Bins(pool.slots_per_node, self._single)
         self._gangs: dict[str, Launch] = {}
@@ -85,19 +86,22 @@ class Asking:
     def begin(self, want: Want) -> bool:
         """Whether nodes for the whole gang are in flight; what is left of it keeps its place."""
         nodes, size = gang_nodes(want, self.pool.slots_per_node), self.pool.slots_per_node
-        if not self._whole:
-            return False
-        there = self._room.beginning(size, nodes - 1, lambda id: id not in want.blocked)
-        for count in range(len(there), 0, -1):
-            if nodes - count in self._whole:
-                self._whole.remove(nodes - count)
-                self._room.hold(there[:count])
-                self.kept.update(there[:count])
+        for request in self._whole:
+            count, cell = request
+            if not 0 < count < nodes:
+                continue
+            left = self._room.beginning(
+                size, nodes - count, lambda id: id not in want.blocked, cell
+            )
+            if len(left) == nodes - count:
+                self._whole.remove(request)
+                self._room.hold(left)
+                self.kept.update(left)
                 return True
-        if nodes in self._whole:
-            self._whole.remove(nodes)
-            return True
-        return False
+        full = next((each for each in self._whole if each[0] == nodes), None)
+        if full is not None:
+            self._whole.remove(full)
+        return full is not None
 
     def plan_gang(self, want: Want, *, first: bool) -> bool:
         """Work out the request for the gang: for what is missing beside what is left of it, or
@@ -152,7 +156,7 @@ class Asking:
 
     def release_whole(self) -> None:
         """Whole requests in flight that no gang waits for will serve others."""
-        for _ in range(sum(self._whole)):
+        for _ in range(sum(count for count, _ in self._whole)):
             self._bins.open()
         self._whole.clear()
 

@@ -86,6 +86,8 @@ class PlanPool:
     """Nodes asked for and not ready yet."""
     coming_whole: tuple[int, ...] = ()
     """Of those `coming`, how many are of each request that is wanted whole, for a gang each."""
+    coming_cells: tuple[str, ...] = ()
+    """The cell of each of these requests, in the same order; empty where it is not known yet."""
     trouble: str = ""
     """Why its last node could not be started."""
     retry_at: float | None = None

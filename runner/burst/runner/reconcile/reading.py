@@ -128,6 +128,7 @@ def _pool(ctx: Context, view: View, name: str) -> PlanPool:
     there = [node for node in view.nodes if node.pool == name]
     coming = [node for node in there if node.state in _COMING and not _problems(node)]
     whole = Counter(node.launch for node in coming if node.whole)
+    cells = {node.launch: node.cell for node in coming if node.cell}
     idle = config.idle if isinstance(config, LocalPool | SlurmPool | AwsPool) else None
     costly = isinstance(config, AwsPool)
     return PlanPool(
@@ -138,7 +139,8 @@ def _pool(ctx: Context, view: View, name: str) -> PlanPool:
         idle=idle,
         nodes=len(there),
         coming=len(coming),
-        coming_whole=tuple(sorted(whole.values())),
+        coming_whole=tuple(whole[request] for request in sorted(whole)),
+        coming_cells=tuple(cells.get(request, "") for request in sorted(whole)),
         trouble="; ".join(filter(None, [trouble(supply), *_unfit(there)])),
         retry_at=pool.closed_until(supply, ctx.clock.now()),
         stopped=str(supply.stopped or ""),
