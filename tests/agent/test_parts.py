@@ -152,7 +152,7 @@ def test_a_rank_that_fails_on_one_node_ends_the_others_within_seconds(
     assert f"(rank {crashing} on {nodes[crashing].id})" in str(released.reason)
     assert released.ended is not None
     assert failure.at is not None
-    assert released.ended - failure.at < 30
+    assert released.ended - failure.at < 60
     for node in nodes:
         wait_idle(cluster, node)
 
@@ -245,7 +245,7 @@ def test_survivors_of_a_lost_gang_end_their_ranks_at_once_and_stay_ready(
         wait_idle(cluster, node)
     left = cluster.ws.home / "nodes"
     eventually(lambda: not any(left.glob(f"*/{allocation.id}")))
-    assert time.monotonic() - begun < 20
+    assert time.monotonic() - begun < 60
     assert cluster.allocation(allocation.id).ends == {}
     again = cluster.assign(nodes[1], [("outcome", "completed")])
     assert cluster.released(again.id).exit == Exit(kind=ExitKind.COMPLETED)

@@ -94,7 +94,7 @@ def test_a_rank_that_raises_on_the_second_node_is_the_gang_s_why(
     assert "ganged.py" in failure.traceback
     assert crashed.ended is not None
     assert failure.at is not None
-    assert crashed.ended - failure.at < 20, "the other node has waited for something"
+    assert crashed.ended - failure.at < 60, "the other node has waited for something"
 
 
 @pytest.mark.slow

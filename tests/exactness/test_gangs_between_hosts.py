@@ -104,5 +104,5 @@ def test_a_rank_that_vanishes_on_one_host_ends_the_other_s_at_once(
     assert (failure.kind, failure.rank, failure.node) == ("exit 3", 1, crashed.shares[1].node)
     assert crashed.ended is not None
     assert failure.at is not None
-    assert crashed.ended - failure.at < 30
+    assert crashed.ended - failure.at < 60
     assert ended.trained == (*range(18), *range(10, 40))

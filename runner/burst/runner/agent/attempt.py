@@ -85,6 +85,8 @@ class Attempt:
 
     def _mind_the_gang(self) -> None:
         """End one's own part where those of other nodes have ended so that it can do no more."""
+        if self.released.is_set():
+            return
         if is_broken(self._allocation, self._site.node.id, runs=self._runs):
             if not self._left_behind:
                 log.info("ending %s: another node's part of it has ended", self.id)
