@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import random
+from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 
 from burst.core.model import Share
 from burst.runner.plan import Plan, Snapshot, plan
+from burst.runner.plan.demand import Bins, gang_nodes
 from burst.runner.plan.snapshot import Launch, PlanNode, PlanPool, Run, Start, Want
 
 
@@ -149,3 +151,16 @@ class Fleet:
 
 def shares_of(made: Plan) -> list[Share]:
     return [share for start in made.starts for share in start.shares]
+
+
+def nodes_needed(wants: Sequence[Want], slots_per_node: int) -> int:
+    """Nodes for `wants` from nothing; gangs take whole nodes of their own."""
+    gangs = sum(gang_nodes(want, slots_per_node) for want in wants)
+    bins, opened = Bins(slots_per_node, 0), 0
+    for slots in sorted((w.slots for w in wants if w.slots <= slots_per_node), reverse=True):
+        # Trials without slots ride along on any node, a gang's too.
+        if not bins.put(slots) and (slots or not gangs + opened):
+            bins.open()
+            opened += 1
+            bins.put(slots)
+    return gangs + opened

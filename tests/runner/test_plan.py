@@ -14,9 +14,9 @@ from hypothesis import strategies as st
 from burst.core.model import Share
 from burst.core.states import Reason
 from burst.runner.plan import Plan, Snapshot, plan
-from burst.runner.plan.demand import nodes_needed
 from burst.runner.plan.room import Room
 from burst.runner.plan.snapshot import PlanNode, PlanPool, Run, Want
+from tests.runner.fleet import nodes_needed
 
 NOW = 1000.0
 T = TypeVar("T")

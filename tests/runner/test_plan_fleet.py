@@ -10,9 +10,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from burst.runner.plan import Plan, Snapshot, plan
-from burst.runner.plan.demand import gang_nodes, nodes_needed
+from burst.runner.plan.demand import gang_nodes
 from burst.runner.plan.snapshot import PlanPool, Want
-from tests.runner.fleet import Fleet, shares_of
+from tests.runner.fleet import Fleet, nodes_needed, shares_of
 
 A = PlanPool("a", 4, 8, launches=True, idle=20.0)
 B = PlanPool("b", 8, 6, launches=True, idle=10.0)

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-
 from burst.runner.plan.snapshot import Want
 
 
@@ -42,16 +40,3 @@ class Bins:
     def open(self) -> None:
         """One more, empty."""
         self._free[self._size] = self._free.get(self._size, 0) + 1
-
-
-def nodes_needed(wants: Sequence[Want], slots_per_node: int) -> int:
-    """Nodes for `wants` from nothing; gangs take whole nodes of their own."""
-    gangs = sum(gang_nodes(want, slots_per_node) for want in wants)
-    bins, opened = Bins(slots_per_node, 0), 0
-    for slots in sorted((w.slots for w in wants if w.slots <= slots_per_node), reverse=True):
-        # Trials without slots ride along on any node, a gang's too.
-        if not bins.put(slots) and (slots or not gangs + opened):
-            bins.open()
-            opened += 1
-            bins.put(slots)
-    return gangs + opened
