@@ -180,6 +180,17 @@ def processes_of(folder: str | Path) -> list[psutil.Process]:
     return list(marked(str(folder)))
 
 
+def trees_in(folder: str | Path) -> list[psutil.Process]:
+    """`processes_of`, with all below them, whatever their environment."""
+    found: dict[int, psutil.Process] = {}
+    for root in processes_of(folder):
+        try:
+            found |= {each.pid: each for each in [root, *root.children(recursive=True)]}
+        except psutil.NoSuchProcess:
+            continue  # it has just ended
+    return list(found.values())
+
+
 @contextmanager
 def lab(folder: Path, boot: float = 0.05) -> Iterator[Lab]:
     """A server in a process of its own."""

@@ -11,7 +11,7 @@ import psutil
 import pytest
 
 from burst.runner.rehearsal.imds import CREDENTIALS
-from tests.rehearsal.lab import Lab, lab, launch_tag, processes_of, until
+from tests.rehearsal.lab import Lab, lab, launch_tag, processes_of, trees_in, until
 
 OFFSPRING = f"""#!/bin/sh
 sleep 1000 &
@@ -32,22 +32,23 @@ wait
 """Children, an orphan in a session of its own, and one that lost its environment."""
 
 
-def tree_of(cloud: Lab, id: str) -> list[psutil.Process]:
-    """All that runs on the machine, from its first process down."""
-    roots = processes_of(cloud.control.machine(id).folder)
-    found = {each.pid: each for root in roots for each in [root, *root.children(recursive=True)]}
-    return list(found.values())
-
-
 def alive(processes: list[psutil.Process]) -> list[psutil.Process]:
-    return [each for each in processes if each.is_running() and each.status() != "zombie"]
+    return [each for each in processes if each.is_running() and not is_zombie(each)]
+
+
+def is_zombie(process: psutil.Process) -> bool:
+    try:
+        return bool(process.status() == psutil.STATUS_ZOMBIE)
+    except psutil.NoSuchProcess:
+        return True
 
 
 def with_offspring(cloud: Lab) -> tuple[str, list[psutil.Process]]:
     """A machine, and the processes on it."""
     id = cloud.launch(OFFSPRING)[0]
     cloud.console(id, "ready")
-    tree = until(lambda: found if len(found := tree_of(cloud, id)) >= 6 else None, "all of them")
+    folder = cloud.control.machine(id).folder
+    tree = until(lambda: found if len(found := trees_in(folder)) >= 6 else None, "all of them")
     return id, tree
 
 

@@ -20,7 +20,7 @@ from burst.runner.rehearsal import extra
 from burst.runner.rehearsal.account import Account, build_account
 from burst.runner.rehearsal.control import Ec2Control
 from burst.runner.rehearsal.servers import Servers, serve
-from tests.rehearsal.lab import client, processes_of, until
+from tests.rehearsal.lab import client, trees_in, until
 
 CONFIG = ClusterConfig(
     cluster="lab",
@@ -185,8 +185,7 @@ def test_nothing_is_left_whatever_ends_the_servers(tmp_path: Path, number: int |
             UserData="#!/bin/sh\nenv -i sleep 1000 & sleep 1000 &\n",
         )
         ec2.close()
-        machines = until(lambda: processes_of(folder / "ec2"), "the machine")
-        tree = {each for root in machines for each in [root, *root.children(recursive=True)]}
+        tree = until(lambda: trees_in(folder / "ec2"), "the machine")
         if number is None:
             process.communicate()
         else:
