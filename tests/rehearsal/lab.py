@@ -16,6 +16,8 @@ from pathlib import Path
 from typing import Any
 
 import psutil
+import pytest
+from botocore.exceptions import ClientError
 
 from burst.core.aws.names import LAUNCH
 from burst.runner.rehearsal.control import Ec2Control, Seen
@@ -159,6 +161,14 @@ class Lab:
         found = self.ec2.describe_instances(InstanceIds=[id])["Reservations"]
         instance: dict[str, Any] = found[0]["Instances"][0]
         return instance
+
+
+def code_of(call: Callable[[], Any]) -> str:
+    """EC2's code of the error that `call` ends with."""
+    with pytest.raises(ClientError) as caught:
+        call()
+    code: str = caught.value.response["Error"]["Code"]
+    return code
 
 
 def ids_of(answer: dict[str, Any]) -> list[str]:
