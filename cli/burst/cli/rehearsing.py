@@ -3,6 +3,7 @@ lost, the fleet goes back to nothing, and the report is printed."""
 
 from __future__ import annotations
 
+import json
 import logging
 import os
 import shutil
@@ -12,7 +13,9 @@ from contextlib import contextmanager
 from pathlib import Path
 
 from burst.cli.commands.rehearse import RehearseOptions
+from burst.cli.commands.trial import metric_rows
 from burst.cli.driver import Driver
+from burst.cli.encoding import metric_row_json
 from burst.cli.ending import finish
 from burst.cli.following import Follower
 from burst.cli.logs import log_to_stderr
@@ -111,11 +114,15 @@ class Rehearsing:
         finally:
             self._end_local(inner)
         if options["keep"] is not None:
-            _keep_weights(inner, picture, options["keep"])
+            _keep(inner, picture, options["keep"])
         status = finish(inner, picture, as_json=options["as_json"])
         left = unexplained(audit(inner.store, open_pools(inner.workspace)))
         report = report_of(
-            inner.store, losing, control.machines(), [f"{f.kind} {f.id}" for f in left]
+            inner.store,
+            cloud_pools(cluster),
+            losing,
+            control.machines(),
+            [f"{each.kind} {each.id}" for each in left],
         )
         return self._tell(inner, experiment.id, report, status)
 
@@ -151,13 +158,17 @@ class Rehearsing:
         return status
 
 
-def _keep_weights(inner: Session, picture: Picture, folder: Path) -> None:
-    """The newest checkpoint of each trial, as ordinary files: the bucket ends with the cloud."""
+def _keep(inner: Session, picture: Picture, folder: Path) -> None:
+    """What each trial came to, since table and bucket end with the cloud: the metrics that it
+    reported, and its newest checkpoint as ordinary files."""
     for trial in picture.trials:
+        into = folder / "trials" / f"t{trial.number:04d}"
+        into.mkdir(parents=True, exist_ok=True)
+        rows = [metric_row_json(name, row) for name, row in metric_rows(inner, trial.id, None)]
+        (into / "metrics.json").write_text(json.dumps(rows, indent=2))
         if trial.checkpoint:
             found = inner.store.get(Checkpoint, trial.checkpoint)
-            into = folder / "trials" / f"t{trial.number:04d}"
-            download(inner.workspace.blobs, found, into, force=True)
+            download(inner.workspace.blobs, found, into / "checkpoint", force=True)
 
 
 def rehearsal_json(experiment: str, report: Report, status: int) -> RehearsalJson:
@@ -177,6 +188,7 @@ def rehearsal_json(experiment: str, report: Report, status: int) -> RehearsalJso
             for each in report.recoveries
         ],
         "unmade": report.unmade,
+        "refused": list(report.refused),
         "machines": report.machines,
         "machine_seconds": report.seconds,
         "usd": report.usd,

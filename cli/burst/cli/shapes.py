@@ -199,6 +199,7 @@ class RehearsalJson(TypedDict):
     experiment: str
     recoveries: list[RecoveryJson]
     unmade: int
+    refused: list[str]
     machines: int
     machine_seconds: float
     usd: float

@@ -45,10 +45,10 @@ class RehearseOptions(TypedDict):
 )
 @click.option(
     "--capacity",
-    metavar="N[@t+TIME]",
+    metavar="[ZONE:]N[@t+TIME]",
     multiple=True,
-    help="How many machines the cloud has, from a moment on: 3@t+60s, or none for any number. "
-    "Repeatable.",
+    help="How many machines the cloud, or a zone of it, has from a moment on: 3@t+60s, "
+    "us-east-1a:0, or none for any number. Repeatable.",
 )
 @click.option("--seed", type=int, default=0, help="Which machines are lost, and when.")
 @click.option(
@@ -75,7 +75,8 @@ class RehearseOptions(TypedDict):
     "--keep",
     type=GivenPath(file_okay=False, exists=False),
     metavar="DIR",
-    help="Keep what the machines wrote, and the trials' newest checkpoints, in this folder.",
+    help="Keep the trials' metrics and newest checkpoints, and what the machines wrote, in this "
+    "folder.",
 )
 @click.option(
     "--json", "as_json", is_flag=True, help="Print one JSON object a line as things happen."

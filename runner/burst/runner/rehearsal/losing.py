@@ -56,7 +56,7 @@ class Losing:
         now = self.clock.now()
         for each in self.scenario.capacity:
             since = now + each.since if each.since else 0.0
-            self.control.set_capacity(each.machines, since=since)
+            self.control.set_capacity(each.machines, zone=each.zone, since=since)
         self._thread.start()
         return self
 
@@ -74,7 +74,9 @@ class Losing:
         if not left or progress_of(trials) < left[0].progress:
             return
         running = {trial.id: trial for trial in trials if trial.state is TrialState.RUNNING}
-        found = choose(left[0], running, self.store.live(Allocation), self.store.live(Node))
+        gone = {each.node for each in self.taken}
+        nodes = [node for node in self.store.live(Node) if node.id not in gone]
+        found = choose(left[0], running, self.store.live(Allocation), nodes)
         if found is None:
             return
         allocation, node = found
@@ -107,8 +109,11 @@ def choose(
     allocations: Sequence[Allocation],
     nodes: Sequence[Node],
 ) -> tuple[Allocation, Node] | None:
-    """The machine to take away: one on which a trial trains and that was given no notice yet. None
-    while there is none."""
+    """The machine to take away: one of `nodes` on which a trial trains. None while there is none.
+
+    Args:
+        running: by id, trials that hold slots.
+    """
     by_id = {node.id: node for node in nodes}
     hosts = [
         (allocation, by_id[share.node])

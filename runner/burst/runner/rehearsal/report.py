@@ -6,7 +6,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-from burst.core.model import Allocation, Event
+from burst.core.model import Allocation, Event, Supply
 from burst.core.store.port import Store
 from burst.runner.rehearsal.control import Seen
 from burst.runner.rehearsal.losing import Losing, Taken
@@ -34,6 +34,8 @@ class Report:
     recoveries: tuple[Recovery, ...]
     unmade: int
     """Losses that found nothing to take away before the end."""
+    refused: tuple[str, ...]
+    """What the cloud would not give, by offer, with its own code."""
     machines: int
     seconds: float
     """Of all machines, for which they cost."""
@@ -49,14 +51,19 @@ class Report:
 
 
 def report_of(
-    store: Store, losing: Losing, machines: Sequence[Seen], unexplained: Sequence[str]
+    store: Store,
+    pools: Sequence[str],
+    losing: Losing,
+    machines: Sequence[Seen],
+    unexplained: Sequence[str],
 ) -> Report:
-    """Gather it, once all is over."""
+    """Gather it, once all is over. `pools` are those of the cloud."""
     requested = [event for event in _events(store) if event.name == "node.requested"]
     recoveries = [_recovery(store, each, losing.most, requested) for each in losing.taken]
     return Report(
         recoveries=tuple(recoveries),
         unmade=len(losing.scenario.losses) - len(losing.taken),
+        refused=_refused(store, pools),
         machines=len(machines),
         seconds=sum(each.seconds for each in machines),
         usd=sum(each.usd for each in machines),
@@ -72,7 +79,8 @@ def _recovery(
     requested: Sequence[Event],
 ) -> Recovery:
     attempts = store.children(Allocation, taken.trial)
-    after = next((each for each in attempts if each.attempt == taken.attempt + 1), None)
+    later = [each for each in attempts if each.attempt > taken.attempt]
+    after = next((each for each in later if each.started is not None), None)
     asked = [event.at for event in requested if event.at >= taken.at]
     if after is not None and after.started is not None:
         asked = [at for at in asked if at <= after.started] or [taken.at]
@@ -90,6 +98,15 @@ def _recovery(
 
 def _since(after: Allocation | None, taken: Taken) -> float | None:
     return after.started - taken.at if after is not None and after.started is not None else None
+
+
+def _refused(store: Store, pools: Sequence[str]) -> tuple[str, ...]:
+    books = [book for book in (store.find(Supply, name) for name in pools) if book is not None]
+    return tuple(
+        f"{offer}: {refusal.code}"
+        for book in books
+        for offer, refusal in sorted(book.refusals.items())
+    )
 
 
 def _events(store: Store) -> list[Event]:

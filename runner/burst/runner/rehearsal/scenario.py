@@ -18,7 +18,8 @@ from burst.core.units import parse_duration
 NONE = "none"
 _EARLIEST, _LATEST = 0.1, 0.85
 """Of the whole training, between which machines are taken away."""
-_CAPACITY = re.compile(r"(?P<count>\d+|none)(?:@(?:t\+)?(?P<since>.+))?")
+_CAPACITY = re.compile(r"(?:(?P<zone>[a-z0-9-]+):)?(?P<count>\d+|none)(?:@(?:t\+)?(?P<since>.+))?")
+EVERY_ZONE = "*"
 
 
 @dataclass(frozen=True)
@@ -41,6 +42,8 @@ class Capacity:
     """None is any number."""
     since: float
     """Seconds from the start."""
+    zone: str = EVERY_ZONE
+    """The zone that has them; else all zones together."""
 
 
 @dataclass(frozen=True)
@@ -80,7 +83,7 @@ def notice_of(text: str) -> float | None:
 
 
 def capacity_of(text: str) -> Capacity:
-    """`3`, `3@t+60s` or `none@t+2m`.
+    """`3`, `3@t+60s`, `none@t+2m`, or one of these for a zone: `us-east-1a:0`.
 
     Raises:
         UsageError: it is none of those.
@@ -91,7 +94,8 @@ def capacity_of(text: str) -> Capacity:
         raise UsageError(f"--capacity {text} cannot be read", mend=f"write {meant}")
     count, since = found["count"], found["since"]
     seconds = _seconds(since, "--capacity", meant) if since else 0.0
-    return Capacity(None if count == NONE else int(count), seconds)
+    machines = None if count == NONE else int(count)
+    return Capacity(machines, seconds, found["zone"] or EVERY_ZONE)
 
 
 def progress_of(trials: Sequence[Trial]) -> float:
