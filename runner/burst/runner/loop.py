@@ -57,7 +57,7 @@ class Runner:
         backoff = _FIRST_BACKOFF_S
         while not self._stopped.is_set():
             try:
-                cursor = self._ws.store.newest_cursor()
+                cursor = self._newest_cursor()
                 due = reconcile(self._context)
                 if until is not None and until():
                     return
@@ -77,7 +77,7 @@ class Runner:
         """
         until, passes = self._clock.monotonic() + seconds, 0
         while True:
-            cursor = self._ws.store.newest_cursor()
+            cursor = self._newest_cursor()
             due = reconcile(self._context)
             passes += 1
             left = until - self._clock.monotonic()
@@ -102,9 +102,16 @@ class Runner:
         until = self._clock.monotonic() + seconds
         while not self._stopped.is_set():
             left = until - self._clock.monotonic()
-            if left <= 0 or self._ws.store.newest_cursor() != cursor:
+            if left <= 0 or self._newest_cursor() != cursor:
                 return
             self._clock.sleep(min(self._poll, left))
+
+    def _newest_cursor(self) -> str:
+        try:
+            return self._ws.store.newest_cursor()
+        except BurstError:
+            self._context.observer.begin_anew()
+            raise
 
     def _say(self, error: Exception) -> None:
         if isinstance(error, BurstError):

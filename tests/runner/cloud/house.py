@@ -285,9 +285,9 @@ class CloudHouse:
         return all(is_terminal(e.state) for e in self.store.children(Experiment, ""))
 
     def at_rest(self) -> bool:
-        if self.store.live(Node) or self.store.live(Allocation):
-            return False
-        return self.over() and not self.model.living() and not self.model.cloud.groups
+        records = (*self.store.live(Node), *self.store.live(Allocation))
+        there = (*self.model.living(), *self.model.cloud.groups)
+        return self.over() and not records and not there
 
     def left_behind(self) -> list[str]:
         """What costs money, or carries the cluster's tags, or is unexplained."""

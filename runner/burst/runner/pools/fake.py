@@ -29,7 +29,6 @@ class FakePool:
         self.name = name
         self.limits = Limits(slots_per_node, max_nodes, costs=costs)
         self.look_every = 0.0
-        self.look_every = 0.0
         self.calls: list[tuple[str, str]] = []
         """What was asked, as (what, node id)."""
         self.made: dict[str, Liveness] = {}
@@ -38,6 +37,8 @@ class FakePool:
         """If set, launches are refused with these words."""
         self.unclear = False
         """Whether `observe` cannot tell."""
+        self.taken_back: dict[str, Mapping[str, Refusal]] = {}
+        """What is said of the end of a machine that was taken away, by node id."""
         self._clock = clock
         self.left: list[Leftover] = []
         """What is no machine and is used by none."""
@@ -97,6 +98,9 @@ class FakePool:
 
     def console(self, node: Node) -> str:
         return f"the console of {node.id}" if node.id in self.made else ""
+
+    def withdrawn(self, node: Node) -> Mapping[str, Refusal]:
+        return self.taken_back.get(node.id, {})
 
     def leftovers(self) -> Sequence[Leftover]:
         return list(self.left)

@@ -112,6 +112,9 @@ class LocalPool:
         path = node.handle.get("log", "")
         return f"see {path}" if path else ""
 
+    def withdrawn(self, node: Node) -> Mapping[str, Refusal]:
+        return {}
+
     def leftovers(self) -> Sequence[Leftover]:
         return ()
 

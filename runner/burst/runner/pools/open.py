@@ -10,7 +10,7 @@ from burst.core.config.cluster import ClusterConfig
 from burst.core.config.cluster import LocalPool as LocalPoolConfig
 from burst.core.config.cluster import StaticPool as StaticPoolConfig
 from burst.core.errors import Refused
-from burst.core.model import Allocation, Json, Node, Supply
+from burst.core.model import Allocation, Json, Node, Refusal, Supply
 from burst.core.workspace import Workspace
 from burst.runner.pools.local import LocalPool
 from burst.runner.pools.port import Launched, Leftover, Limits, Liveness, Machine, Pool
@@ -96,6 +96,9 @@ class LaterPool:
 
     def console(self, node: Node) -> str:
         return ""
+
+    def withdrawn(self, node: Node) -> Mapping[str, Refusal]:
+        return {}
 
     def leftovers(self) -> Sequence[Leftover]:
         return ()

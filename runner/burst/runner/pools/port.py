@@ -135,6 +135,15 @@ class Pool(Protocol):
         """The last lines that the machine wrote before it could speak for itself; may be empty."""
         ...
 
+    def withdrawn(self, node: Node) -> Mapping[str, Refusal]:
+        """What the end of the node's machine says of the pool's offers, by offer, where its owner
+        took it back; empty where it ended for reasons of its own.
+
+        Raises:
+            Unreachable: that could not be read.
+        """
+        ...
+
     def leftovers(self) -> Sequence[Leftover]:
         """What is the pool's, is no machine, and is used by none."""
         ...

@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 
 from burst.core.config.cluster import StaticPool as StaticPoolConfig
 from burst.core.errors import Refused
-from burst.core.model import Json, Node, Supply
+from burst.core.model import Json, Node, Refusal, Supply
 from burst.runner.pools.port import Launched, Leftover, Limits, Liveness, Machine
 
 
@@ -47,6 +47,9 @@ class StaticPool:
 
     def console(self, node: Node) -> str:
         return ""
+
+    def withdrawn(self, node: Node) -> Mapping[str, Refusal]:
+        return {}
 
     def leftovers(self) -> Sequence[Leftover]:
         return ()

@@ -19,7 +19,7 @@ from burst.core.store.port import Append, Put
 from burst.runner.pools.port import Liveness
 from burst.runner.reconcile.allocations import lose_allocations
 from burst.runner.reconcile.context import Context, Looked, View, supply_of
-from burst.runner.reconcile.notes import note, note_failed, note_gone
+from burst.runner.reconcile.notes import note, note_failed, note_gone, note_withdrawn
 from burst.runner.supply import EVERY_OFFER, after_ready
 
 log = logging.getLogger(__name__)
@@ -68,6 +68,7 @@ def _leases(ctx: Context, nodes: Sequence[str]) -> Mapping[str, Lease] | None:
         return ctx.store.find_many(Lease, nodes)
     except BurstError as error:
         log.warning("%s", error)
+        ctx.observer.begin_anew()
         ctx.failed = True
         return None
 
@@ -108,7 +109,11 @@ def _bury(ctx: Context, view: View, node: Node) -> None:
     """The machine is gone for certain: what is left of it is ended, its work goes on elsewhere."""
     ctx.pools[node.pool].terminate(node)
     if node.ready is None:
-        note_failed(ctx, node, _why_never_ready(ctx, node))
+        refusals = ctx.pools[node.pool].withdrawn(node)
+        if refusals or node.noticed is not None:
+            note_withdrawn(ctx, node, refusals)
+        else:
+            note_failed(ctx, node, _why_never_ready(ctx, node))
         return
     left = node.draining is not None or node.terminating is not None
     if left:

@@ -3,16 +3,16 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from burst.core.errors import BurstError
-from burst.core.model import Event, Node, Supply
+from burst.core.model import Event, Node, Refusal, Supply
 from burst.core.states import Reason
 from burst.core.store import update
 from burst.core.store.port import Append, Put, Write
 from burst.runner.reconcile.context import Context, supply_of
-from burst.runner.supply import after_failure
+from burst.runner.supply import after_failure, after_refusals
 
 log = logging.getLogger(__name__)
 
@@ -57,6 +57,25 @@ def note_failed(ctx: Context, node: Node, problem: str) -> bool:
         writes.append(Append(_stopped(after, now)))
         log.error("pool %s is stopped: %s", node.pool, after.stopped)
     log.warning("node %s: %s", node.id, problem)
+    return ctx.commit(*writes)
+
+
+def note_withdrawn(ctx: Context, node: Node, refusals: Mapping[str, Refusal]) -> bool:
+    """It is gone and was never ready, but taken away: that says nothing of what it boots from. The
+    offers that it came of rest."""
+    found = ctx.store.get(Node, node.id)
+    if found.gone is not None:
+        return False
+    said = "; ".join(f"{each.code}: {each.text}" for each in refusals.values())
+    text = "it was taken away before it was ready" + (said and f"; {said}")
+    now, reason = ctx.clock.now(), Reason(code="reclaimed", text=text)
+    writes: list[Write] = [
+        Put(found.model_copy(update={"gone": now, "gone_reason": reason})),
+        _told(ctx, node, "gone", reason),
+    ]
+    if refusals:
+        writes.append(Put(after_refusals(supply_of(ctx.store, node.pool), refusals, now)))
+    log.warning("node %s: %s", node.id, text)
     return ctx.commit(*writes)
 
 

@@ -35,5 +35,10 @@ class Observer:
             return False
         return now - since >= length
 
+    def begin_anew(self) -> None:
+        """The store was away: whoever could not read a lease could not renew one either, so every
+        wait is the whole length once more."""
+        self._seen.clear()
+
     def forget_all_but(self, nodes: Collection[str]) -> None:
         self._seen = {node: seen for node, seen in self._seen.items() if node in nodes}

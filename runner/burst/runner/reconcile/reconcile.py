@@ -37,7 +37,11 @@ def reconcile(ctx: Context) -> float | None:
         Unreachable: the store did not answer.
     """
     ctx.again = ctx.failed = False
-    view = View.read(ctx.store, ctx.pools)
+    try:
+        view = View.read(ctx.store, ctx.pools)
+    except BurstError:
+        ctx.observer.begin_anew()
+        raise
     due = [_attempt(part, ctx, view) for part in _PARTS]
     known = [seconds for seconds in due if seconds is not None]
     known += [AFTER_FAILURE_S] if ctx.failed else []

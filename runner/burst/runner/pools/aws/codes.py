@@ -26,6 +26,11 @@ _KINDS: Mapping[str, RefusalKind] = {
     "UnauthorizedOperation": RefusalKind.PERMISSION,
     "AuthFailure.ServiceLinkedRoleCreationNotPermitted": RefusalKind.PERMISSION,
     "RequestLimitExceeded": RefusalKind.THROTTLE,
+    # Of machines that were there, in the StateReason of their end.
+    "Server.InsufficientInstanceCapacity": RefusalKind.CAPACITY,
+    "Server.InternalError": RefusalKind.CAPACITY,
+    "Server.SpotInstanceShutdown": RefusalKind.CAPACITY,
+    "Server.SpotInstanceTermination": RefusalKind.CAPACITY,
 }
 NO_SPOT_ROLE = "AuthFailure.ServiceLinkedRoleCreationNotPermitted"
 NO_MORE_FLEETS = "MaxFleetCountExceeded"

@@ -13,8 +13,8 @@ from dataclasses import dataclass
 from typing import Any
 
 from burst.core.aws.names import LAUNCH, cell_name, placement_group_name, tag_list, tags_of, untag
-from burst.core.model import Json, Node, Refusal
-from burst.runner.pools.aws.codes import Place, refusal
+from burst.core.model import Json, Node, Refusal, RefusalKind
+from burst.runner.pools.aws.codes import Place, kind_of, refusal
 from burst.runner.pools.aws.offers import SPOT, Offer
 
 OWN_GROUP = "own"
@@ -63,6 +63,9 @@ class Instance:
     state: str = "pending"
     made: float | None = None
     """By EC2's clock; None where its answer does not say."""
+    why: str = ""
+    """EC2's code for why it ended, and below its words; empty while it lives."""
+    why_text: str = ""
 
     @property
     def alive(self) -> bool:
@@ -252,7 +255,20 @@ def read_instance(each: Mapping[str, Any]) -> Instance:
         launch=untag(each.get("Tags")).get(LAUNCH, ""),
         state=each["State"]["Name"],
         made=made.timestamp() if made is not None else None,
+        why=each.get("StateReason", {}).get("Code", ""),
+        why_text=each.get("StateReason", {}).get("Message", ""),
     )
+
+
+def withdrawal(instance: Instance, now: float) -> dict[str, Refusal]:
+    """The offer that EC2 took the machine back from, as refused; empty where its end was not
+    EC2's doing."""
+    if instance.alive or kind_of(instance.why) is not RefusalKind.CAPACITY:
+        return {}
+    place = Place(instance.market, instance.zone, instance.subnet, instance.type)
+    words = instance.why_text.removeprefix(f"{instance.why}: ")
+    key, made = refusal(place, instance.why, words, now)
+    return {key: made}
 
 
 def pair(nodes: Iterable[Node], instances: Iterable[Instance], now: float) -> list[Node]:

@@ -11,7 +11,7 @@ from burst.core.aws.templates import template_for
 from burst.core.clock import Clock, SystemClock
 from burst.core.config.cluster import AwsPool as AwsPoolConfig
 from burst.core.errors import BurstError, Refused, Unreachable
-from burst.core.model import Json, Node, Supply
+from burst.core.model import Json, Node, Refusal, Supply
 from burst.runner.pools.aws import offers as deciding
 from burst.runner.pools.aws.catalog import Catalog
 from burst.runner.pools.aws.ec2 import Ec2, Ec2Error
@@ -27,6 +27,7 @@ from burst.runner.pools.aws.fleet import (
     pair,
     refusals_in,
     request_of,
+    withdrawal,
 )
 from burst.runner.pools.aws.leftovers import find_leftovers, remove_leftover
 from burst.runner.pools.aws.machines import (
@@ -164,6 +165,11 @@ class AwsPool:
             log.debug("no console of node %s: %s", node.id, error)
             return ""
         return str(answer.get("Output") or "")[-_CONSOLE_CHARACTERS:]
+
+    def withdrawn(self, node: Node) -> Mapping[str, Refusal]:
+        id = str(node.handle.get("instance", ""))
+        seen = self._machines.look(node.launch or node.id).instances.get(id)
+        return withdrawal(seen, self._clock.now()) if seen is not None else {}
 
     def leftovers(self) -> list[Leftover]:
         """Disks, network interfaces and placement groups of this pool that no machine uses.
