@@ -12,7 +12,7 @@ from collections.abc import Iterable, Sequence
 from functools import partial
 
 from burst.core.ids import new_id
-from burst.core.model import Event, Node
+from burst.core.model import Event, Node, Supply
 from burst.core.states import NodeState, Reason
 from burst.core.store.port import Append, Put, Write
 from burst.core.units import counted
@@ -27,9 +27,9 @@ _NODES_A_REQUEST = 40
 """Of those that need not be whole; a gang is one request whatever its size."""
 
 
-def intend(ctx: Context, view: View, launch: Launch) -> list[Node]:
-    """Write the intents of one launch. The pool's book goes with them, so that of two runners that
-    saw the same demand one writes.
+def intend(ctx: Context, view: View, supply: Supply, launch: Launch) -> list[Node]:
+    """Write the intents of one launch. The pool's book `supply` goes with them, so that of two
+    runners that saw the same demand one writes. Returns none where another was faster.
 
     Raises:
         Refused: the pool has nothing open after all.
@@ -37,7 +37,6 @@ def intend(ctx: Context, view: View, launch: Launch) -> list[Node]:
     now, pool = ctx.clock.now(), ctx.pools[launch.pool]
     count = launch.count if launch.whole else min(launch.count, _NODES_A_REQUEST)
     beside = next((node for node in view.nodes if node.id == launch.beside), None)
-    supply = view.supplies[launch.pool]
     ask = pool.ask(count, whole=launch.whole, beside=beside, supply=supply, now=now)
     request = new_id("launch", ctx.clock)
     nodes = [

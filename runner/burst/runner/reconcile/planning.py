@@ -6,7 +6,7 @@ import logging
 from functools import partial
 
 from burst.core.ids import new_id
-from burst.core.model import Allocation, DrainCause, Event, Node, Trial
+from burst.core.model import Allocation, DrainCause, Event, Node, Supply, Trial
 from burst.core.states import AllocationState, Reason, TrialState
 from burst.core.store.port import Append, Put, Write
 from burst.core.units import counted
@@ -30,14 +30,21 @@ def reconcile_planning(ctx: Context, view: View) -> tuple[float | None, list[Nod
     made = plan(snapshot_of(ctx, view))
     _Acting(ctx, view).carry_out(made)
     created: list[Node] = []
+    supplies = dict(view.supplies)
     for each in made.launches:
-        ctx.attempt(partial(_intend, ctx, view, each, created))
+        ctx.attempt(partial(_intend, ctx, view, supplies, each, created))
     next_in = None if made.next is None else max(0.0, made.next - ctx.clock.now())
     return next_in, created
 
 
-def _intend(ctx: Context, view: View, asked: Launch, created: list[Node]) -> None:
-    created += intend(ctx, view, asked)
+def _intend(
+    ctx: Context, view: View, supplies: dict[str, Supply], asked: Launch, created: list[Node]
+) -> None:
+    supply = supplies[asked.pool]
+    nodes = intend(ctx, view, supply, asked)
+    if nodes:  # the next launch of this pass writes the book that this one has written
+        supplies[asked.pool] = supply.model_copy(update={"version": supply.version + 1})
+        created += nodes
 
 
 class _Acting:

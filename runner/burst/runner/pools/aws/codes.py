@@ -19,6 +19,8 @@ _KINDS: Mapping[str, RefusalKind] = {
     "SpotMaxPriceTooLow": RefusalKind.CAPACITY,
     "Unsupported": RefusalKind.CAPACITY,
     "ReservationCapacityExceeded": RefusalKind.CAPACITY,
+    # A zone that has not the type on that market, whatever its offerings say.
+    "InvalidFleetConfiguration": RefusalKind.CAPACITY,
     "MaxSpotInstanceCountExceeded": RefusalKind.QUOTA,
     "VcpuLimitExceeded": RefusalKind.QUOTA,
     "MaxFleetCountExceeded": RefusalKind.QUOTA,
