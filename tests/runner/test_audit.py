@@ -114,7 +114,7 @@ def test_a_machine_that_trains_is_no_stray(house: House) -> None:
     house.submit()
     house.run(400)
     assert len(house.pool.alive) == 1
-    assert not unexplained(audit(house.store, {"local": house.pool}))
+    assert not unexplained(audit(house.ws, {"local": house.pool}))
 
 
 def test_what_machines_left_behind_is_removed(house: House) -> None:
@@ -143,7 +143,7 @@ def test_an_audit_of_a_pool_that_does_not_answer_is_not_clean(house: House) -> N
         def machines(self) -> list[Machine]:
             raise Unreachable("EC2 did not answer", why="a cable")
 
-    found = audit(house.store, {"spot": Silent("spot", house.clock)})
+    found = audit(house.ws, {"spot": Silent("spot", house.clock)})
     assert [each.verdict for each in unexplained(found)] == [Verdict.UNKNOWN]
     assert "a cable" in found[0].will
 

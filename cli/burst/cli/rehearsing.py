@@ -116,7 +116,7 @@ class Rehearsing:
         if options["keep"] is not None:
             _keep(inner, picture, options["keep"])
         status = finish(inner, picture, as_json=options["as_json"])
-        left = unexplained(audit(inner.store, open_pools(inner.workspace)))
+        left = unexplained(audit(inner.workspace, open_pools(inner.workspace)))
         report = report_of(
             inner.store,
             cloud_pools(cluster),

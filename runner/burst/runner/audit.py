@@ -10,14 +10,17 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
 
+from burst.core.blobs.port import Blobs
 from burst.core.errors import BurstError
 from burst.core.model import Node
-from burst.core.store.port import Store
 from burst.core.units import format_duration
+from burst.core.workspace import Workspace
 from burst.runner.pools.port import Leftover, Machine, Pool
 
 GRACE_S = 90.0
 """A machine younger than this may belong to an answer that is still being taken in."""
+BLOBS = "(blobs)"
+"""Stands for a pool where something is no pool's."""
 LEFTOVER_GRACE_S = 600.0
 """Disks, interfaces and groups outlive their machine for a while by themselves."""
 
@@ -51,9 +54,10 @@ class Found:
         return self.verdict in (Verdict.OWNED, Verdict.YOUNG)
 
 
-def audit(store: Store, pools: Mapping[str, Pool]) -> list[Found]:
-    """Look at every pool. A pool that does not answer is a finding of its own."""
-    found: list[Found] = []
+def audit(ws: Workspace, pools: Mapping[str, Pool]) -> list[Found]:
+    """Look at every pool, and at the blobs. What does not answer is a finding of its own."""
+    store = ws.store
+    found = _uploads(ws.blobs)
     for name, pool in pools.items():
         try:
             machines, leftovers = pool.machines(), pool.leftovers()
@@ -64,6 +68,19 @@ def audit(store: Store, pools: Mapping[str, Pool]) -> list[Found]:
         found += [judge_machine(name, machine, nodes) for machine in machines]
         found += [judge_leftover(name, leftover, nodes) for leftover in leftovers]
     return found
+
+
+def _uploads(blobs: Blobs) -> list[Found]:
+    """Uploads that no writer will finish, which are paid for and show as no blob."""
+    try:
+        unfinished = blobs.unfinished()
+    except BurstError as error:
+        return [_unknown(BLOBS, error)]
+    will = "no writer is at it any more: it is discarded"
+    return [
+        Found(BLOBS, "upload", each.key, "", "", each.age, verdict=Verdict.STRAY, will=will)
+        for each in unfinished
+    ]
 
 
 def judge_machine(pool: str, machine: Machine, nodes: Iterable[Node]) -> Found:
@@ -127,4 +144,5 @@ def _rest(pool: str, leftover: Leftover, verdict: Verdict, will: str, owner: str
 
 def _unknown(pool: str, error: BurstError) -> Found:
     will = f"it could not be looked at: {error.what}" + (f" ({error.why})" if error.why else "")
-    return Found(pool, "pool", pool, "", "", None, verdict=Verdict.UNKNOWN, will=will)
+    kind = "blobs" if pool == BLOBS else "pool"
+    return Found(pool, kind, pool, "", "", None, verdict=Verdict.UNKNOWN, will=will)

@@ -294,7 +294,7 @@ class CloudHouse:
         found = [each.id for each in self.model.living()]
         found += list(self.model.cloud.groups)
         found += [each.id for each in self.pool().leftovers()]
-        found += [each.id for each in unexplained(audit(self.store, {POOL: self.pool()}))]
+        found += [each.id for each in unexplained(audit(self.ws, {POOL: self.pool()}))]
         return found
 
     def made(self) -> int:

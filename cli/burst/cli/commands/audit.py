@@ -27,7 +27,7 @@ def audit(session: Session, as_json: bool) -> int:
 
     workspace = session.workspace
     pools = open_pools(workspace)
-    found = look(workspace.store, pools)
+    found = look(workspace, pools)
     if as_json:
         rows: list[FoundJson] = [
             {

@@ -19,7 +19,10 @@ log = logging.getLogger(__name__)
 
 SWEEP_EVERY_S = 30.0
 LEFTOVERS_EVERY_S = 300.0
+UPLOADS_EVERY_S = 6 * 3600.0
+"""A list of uploads costs as much as a write."""
 _LEFTOVERS = "leftovers of "
+_UPLOADS = "uploads"
 
 
 def reconcile_strays(ctx: Context, view: View) -> float | None:
@@ -31,6 +34,8 @@ def reconcile_strays(ctx: Context, view: View) -> float | None:
             ctx.attempt(partial(_sweep, ctx, name))
         if _is_due(ctx, _LEFTOVERS + name, LEFTOVERS_EVERY_S):
             ctx.attempt(partial(_tidy, ctx, name))
+    if costly and _is_due(ctx, _UPLOADS, UPLOADS_EVERY_S):
+        ctx.attempt(partial(_discard, ctx))
     return SWEEP_EVERY_S if costly and view.nodes else None
 
 
@@ -64,6 +69,12 @@ def _tidy(ctx: Context, pool: str) -> None:
         known = leftover.age is not None or leftover.id in before
         if found.verdict is Verdict.STRAY and known:
             ctx.attempt(partial(_remove, ctx, leftover, found))
+
+
+def _discard(ctx: Context) -> None:
+    for upload in ctx.ws.blobs.unfinished():
+        log.info("upload of %s, begun %.0f s ago, is discarded", upload.key, upload.age)
+        ctx.attempt(partial(ctx.ws.blobs.discard, upload))
 
 
 def _end(ctx: Context, machine: Machine, found: Found) -> None:

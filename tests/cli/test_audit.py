@@ -1,0 +1,57 @@
+"""`burst audit`: all that is tagged, who answers for it, and a status that says whether all is."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+
+import pytest
+
+from burst.core.clock import ManualClock
+from burst.core.store.port import Put
+from burst.core.testing import examples
+from burst.runner.audit import GRACE_S
+from burst.runner.pools.fake import FakePool
+from burst.runner.pools.port import Leftover
+from tests.cli.conftest import Burst
+
+
+@pytest.fixture
+def pool(monkeypatch: pytest.MonkeyPatch) -> Iterator[FakePool]:
+    """A cloud with one machine of each sort, in the place of the cluster's only pool."""
+    clock = ManualClock()
+    made = FakePool("local", clock, costs=True, max_nodes=4)
+    monkeypatch.setattr("burst.runner.pools.open_pools", lambda ws: {"local": made})
+    yield made
+
+
+def test_a_cluster_without_paid_pools_has_nothing_to_audit(burst: Burst) -> None:
+    assert "nothing to look for" in burst("audit").stdout
+    assert burst.json("audit") == []
+
+
+def test_all_that_is_answered_for_is_clean(burst: Burst, pool: FakePool) -> None:
+    assert "✔ nothing carries the cluster's tags" in burst("audit").stdout
+    node = examples.node(pool="local", gone=None, handle={"instance": "i-1"})
+    burst.store.commit(Put(node))
+    pool.make("i-1", node.launch)
+    text = burst("audit").stdout
+    assert "1 thing, all explained" in text
+    assert node.id in text
+    (row,) = burst.json("audit")
+    assert (row["id"], row["owner"], row["verdict"]) == ("i-1", node.id, "owned")
+
+
+def test_what_nobody_answers_for_is_named_and_the_status_says_so(
+    burst: Burst, pool: FakePool
+) -> None:
+    pool.make("i-stray", "launch-gone")
+    pool._clock.sleep(GRACE_S)
+    pool.left = [Leftover("volume", "vol-1", 1e4)]
+    text = burst("audit", status=1).stdout
+    assert "2 things not explained" in text
+    for word in ("i-stray", "vol-1", "it is ended", "it is deleted"):
+        assert word in text
+    rows = json.loads(burst("audit", "--json", status=1).stdout)
+    assert {row["verdict"] for row in rows} == {"stray"}
+    assert pool.alive == ["i-stray"], "an audit changes nothing"
