@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
 
 import pytest
 
@@ -17,12 +16,12 @@ from tests.cli.conftest import Burst
 
 
 @pytest.fixture
-def pool(monkeypatch: pytest.MonkeyPatch) -> Iterator[FakePool]:
+def pool(monkeypatch: pytest.MonkeyPatch) -> FakePool:
     """A cloud with one machine of each sort, in the place of the cluster's only pool."""
     clock = ManualClock()
     made = FakePool("local", clock, costs=True, max_nodes=4)
     monkeypatch.setattr("burst.runner.pools.open_pools", lambda ws: {"local": made})
-    yield made
+    return made
 
 
 def test_a_cluster_without_paid_pools_has_nothing_to_audit(burst: Burst) -> None:
