@@ -87,8 +87,7 @@ def test_every_agent_runs_its_share_and_the_last_releases_the_whole(
         assert "to the launcher" in lines(cluster, released, launcher_of(rank))
         assert released.network[node.id]["interface"] == "lo"
     assert launcher_of(0) == LAUNCHER
-    probes = list(cluster.ws.blobs.list("probes/"))
-    assert [blob.key for blob in probes if "alloc-" in blob.key] == []
+    eventually(lambda: not list(cluster.ws.blobs.list(f"probes/{allocation.id}")))
 
 
 def test_what_the_experiment_says_of_the_network_stands(cluster: Cluster, start: Start) -> None:

@@ -305,9 +305,9 @@ class Attempt:
                 lambda: clock.monotonic() < until,
                 self._runs,
             )
-        self._clear_meeting()
         self.released.set()
         self._site.wake()
+        self._clear_meeting()
         if self._rehearsal is not None and not over:
             self._rehearsal.finish(0.0 if self._hurry else settings.rehearse_patience)
         if not shipped and reporting is not None and not self._hurry:
