@@ -16,7 +16,9 @@ import psutil
 import pytest
 
 DIGITS = Path(__file__).parents[2] / "examples" / "digits" / "train.py"
-CHEAPEST = "us-east-1f"
+INTERVAL = 20
+EMPTY = [f"us-east-1{letter}" for letter in "abcde"]
+"""Zones without capacity, of six."""
 FOUR = """
 name: four
 entrypoint: train:DigitsTrial
@@ -79,7 +81,7 @@ def work(tmp_path: Path) -> Path:
 def test_four_trials_that_lose_three_machines_end_as_on_this_machine(work: Path) -> None:
     keep = work.parent / "kept"
     losses = ["--lose", "3", "--notice", "120s", "--notice", "none", "--notice", "120s"]
-    capacity = ["--capacity", f"{CHEAPEST}:0"]
+    capacity = [word for zone in EMPTY for word in ("--capacity", f"{zone}:0")]
     words = ["rehearse", "exp.yaml", *losses, *capacity, "--seed", "1", "--keep", str(keep)]
     rehearsed = run_burst([*words, "--json"], work).stdout
 
@@ -89,12 +91,15 @@ def test_four_trials_that_lose_three_machines_end_as_on_this_machine(work: Path)
     notices = [each["notice"] for each in report["recoveries"]]
     assert notices == [120.0, None, 120.0]
     for each in report["recoveries"]:
-        assert each["resumed"] is not None
-        if each["notice"] is not None:
+        if each["notice"] is None:
+            assert each["resumed"] is not None
+            # what lies between two checkpoints, and what trains while the newest one is uploaded
+            assert each["repeated"] <= 2 * INTERVAL
+        else:  # a trial that ends within its notice needs no other machine
             assert each["repeated"] == 0, "with a notice no completed batch is lost"
-        else:
-            assert each["repeated"] <= 20, "no more than the checkpoint interval"
-    assert report["refused"] == [f"spot/{CHEAPEST}/c5.large: InsufficientInstanceCapacity"]
+    assert report["refused"]
+    for refused in report["refused"]:
+        assert refused.endswith("/c5.large: InsufficientInstanceCapacity")
 
     local = run_burst(["run", "exp.yaml", "--json"], work).stdout
     (result,) = lines_of(local, "result")

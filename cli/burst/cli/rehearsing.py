@@ -8,11 +8,11 @@ import logging
 import os
 import shutil
 import tempfile
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
+from typing import TypedDict
 
-from burst.cli.commands.rehearse import RehearseOptions
 from burst.cli.commands.trial import metric_rows
 from burst.cli.driver import Driver
 from burst.cli.encoding import metric_row_json
@@ -49,6 +49,20 @@ FLEET_PATIENCE_S = 180.0
 """From the end of the training until the fleet has to be at nothing."""
 _LOOK_EVERY_S = 0.5
 _THEIRS = ("BURST_STORE", "BURST_BLOBS", "BURST_CLUSTER", "BURST_HOME", "AWS_PROFILE")
+
+
+class RehearseOptions(TypedDict):
+    """What is to go wrong, and where."""
+
+    lose: int
+    notices: Sequence[str]
+    capacity: Sequence[str]
+    seed: int
+    code: Path | None
+    overrides: Sequence[str]
+    pools: Sequence[str]
+    keep: Path | None
+    as_json: bool
 
 
 class Rehearsing:

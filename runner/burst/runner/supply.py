@@ -92,6 +92,4 @@ def closed_until(supply: Supply, now: float) -> float | None:
 
 
 def _recent(supply: Supply, now: float) -> dict[str, Refusal]:
-    return {
-        offer: each for offer, each in supply.refusals.items() if now < each.until + _FORGET_S
-    }
+    return {offer: each for offer, each in supply.refusals.items() if now < each.until + _FORGET_S}

@@ -2,28 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from pathlib import Path
-from typing import TypedDict, Unpack
+from typing import TYPE_CHECKING, Unpack
 
 import click
 
 from burst.cli.paths import GivenPath
 from burst.cli.session import Session, pass_session
 
-
-class RehearseOptions(TypedDict):
-    """What is to go wrong, and where."""
-
-    lose: int
-    notices: Sequence[str]
-    capacity: Sequence[str]
-    seed: int
-    code: Path | None
-    overrides: Sequence[str]
-    pools: Sequence[str]
-    keep: Path | None
-    as_json: bool
+if TYPE_CHECKING:
+    from burst.cli.rehearsing import RehearseOptions
 
 
 @click.command()

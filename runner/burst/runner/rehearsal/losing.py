@@ -13,11 +13,13 @@ from burst.core.model import Allocation, Node, Trial
 from burst.core.states import AllocationState, TrialState
 from burst.core.store.port import Store
 from burst.runner.rehearsal.control import Ec2Control
-from burst.runner.rehearsal.scenario import Loss, Scenario, progress_of
+from burst.runner.rehearsal.scenario import Capacity, Loss, Scenario, progress_of
 
 log = logging.getLogger(__name__)
 
 LOOK_EVERY_S = 0.5
+_NO_CAPACITY = "InsufficientInstanceCapacity"
+_NONE_THERE = "We currently do not have sufficient capacity in the zone you requested."
 
 
 @dataclass(frozen=True)
@@ -53,12 +55,18 @@ class Losing:
         self._thread = threading.Thread(target=self._run, name="losing", daemon=True)
 
     def __enter__(self) -> Losing:
-        now = self.clock.now()
         for each in self.scenario.capacity:
-            since = now + each.since if each.since else 0.0
-            self.control.set_capacity(each.machines, zone=each.zone, since=since)
+            self._limit(each)
         self._thread.start()
         return self
+
+    def _limit(self, capacity: Capacity) -> None:
+        if capacity.machines == 0 and not capacity.since:
+            # As an offer that is asked for and refused, rather than one that is never chosen.
+            self.control.refuse(_NO_CAPACITY, _NONE_THERE, zone=capacity.zone)
+            return
+        since = self.clock.now() + capacity.since if capacity.since else 0.0
+        self.control.set_capacity(capacity.machines, zone=capacity.zone, since=since)
 
     def __exit__(self, *raised: object) -> None:
         self._stop.set()
