@@ -22,7 +22,7 @@ from burst.core.workspace import Workspace, open_workspace
 from burst.runner.commands import kill, pause, resume, submit
 from burst.runner.loop import Runner, is_idle
 from burst.runner.pools import open_pools
-from tests.runner.house import House
+from tests.runner.house import House, forever
 
 # --- by hand -------------------------------------------------------------------------------------
 
@@ -63,6 +63,33 @@ def test_a_store_that_does_not_answer_is_asked_ever_more_rarely(tmp_path: Path) 
     runner.run()
     gaps = [after - before for before, after in itertools.pairwise(asked)]
     assert gaps == [0.5, 1.0, 2.0, 4.0, 8.0, 15.0, 15.0]
+
+
+def test_a_store_that_was_away_for_longer_than_a_lease_costs_no_node(tmp_path: Path) -> None:
+    """The runner is the first to reach it again; no agent could have renewed its lease."""
+    house = House(tmp_path, script=forever)
+    house.submit()
+    back = 0.0
+
+    class Away:
+        def newest_cursor(self) -> str:
+            if house.clock.now() < back:
+                raise Unreachable("the store is away")
+            return house.store.newest_cursor()
+
+        def __getattr__(self, name: str) -> Any:
+            return getattr(house.store, name)
+
+    away: Any = Away()
+    house.runner = house.new_runner(away)
+    house.run(10)
+    house.settle()
+    back = house.clock.now() + 120
+    house.runner.run(until=lambda: True)
+    assert house.clock.now() >= back
+    (allocation,) = house.store.live(Allocation)
+    assert allocation.state is AllocationState.RUNNING
+    assert [node.terminating for node in house.store.live(Node)] == [None]
 
 
 def test_one_reconciler_that_fails_does_not_keep_the_others(

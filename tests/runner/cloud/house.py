@@ -268,9 +268,12 @@ class CloudHouse:
         nodes = self.store.children(Node, "")
         held = [n.handle["instance"] for n in nodes if n.gone is None and "instance" in n.handle]
         assert len(held) == len(set(held)), "two nodes have one machine"
-        alive = {each.id for each in self.model.living()}
-        buried = {n.id for n in nodes if n.gone is not None and n.handle.get("instance") in alive}
-        assert not buried, "a node is called gone whose machine is billed"
+        wanted = [each for each in nodes if each.gone is None]
+        assert len(wanted) <= CONFIG.max_nodes, "more nodes than the pool may have"
+        machines = self.model.cloud.machines.values()
+        there = {each.id for each in machines if each.state is not State.TERMINATED}
+        buried = {n.id for n in nodes if n.gone is not None and n.handle.get("instance") in there}
+        assert not buried, "a node is called gone whose machine has not ended"
 
     # --- what to look at ---
 
