@@ -202,6 +202,7 @@ def rehearsal_json(experiment: str, report: Report, status: int) -> RehearsalJso
             for each in report.recoveries
         ],
         "unmade": report.unmade,
+        "first_asked": report.first_asked,
         "refused": list(report.refused),
         "machines": report.machines,
         "machine_seconds": report.seconds,

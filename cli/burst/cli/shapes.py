@@ -199,6 +199,7 @@ class RehearsalJson(TypedDict):
     experiment: str
     recoveries: list[RecoveryJson]
     unmade: int
+    first_asked: float | None
     refused: list[str]
     machines: int
     machine_seconds: float

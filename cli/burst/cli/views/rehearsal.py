@@ -19,6 +19,7 @@ def rehearsal_page(report: Report, width: int) -> RenderableType:
         text = f"{counted(report.unmade, 'loss')} came to nothing: the training was over before"
         parts.append(Text(text, style="yellow"))
     rows: list[tuple[str, RenderableType]] = [
+        ("asked for", _after(report.first_asked) + " of the submission"),
         *(("refused", each) for each in report.refused),
         ("machines", f"{report.machines}, for {format_duration(float(round(report.seconds)))}"),
         ("cost", f"${report.usd:.4f} at the prices of their types, had they been real"),

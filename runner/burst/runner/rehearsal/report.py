@@ -6,7 +6,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-from burst.core.model import Allocation, Event, Supply
+from burst.core.model import Allocation, Event, Experiment, Supply
 from burst.core.store.port import Store
 from burst.runner.rehearsal.control import Seen
 from burst.runner.rehearsal.losing import Losing, Taken
@@ -34,6 +34,8 @@ class Report:
     recoveries: tuple[Recovery, ...]
     unmade: int
     """Losses that found nothing to take away before the end."""
+    first_asked: float | None
+    """Seconds from the submission until machines were asked for; None if none were."""
     refused: tuple[str, ...]
     """What the cloud would not give, by offer, with its own code."""
     machines: int
@@ -59,10 +61,12 @@ def report_of(
 ) -> Report:
     """Gather it, once all is over. `pools` are those of the cloud."""
     requested = [event for event in _events(store) if event.name == "node.requested"]
+    created = store.get(Experiment, losing.experiment).created
     recoveries = [_recovery(store, each, losing.most, requested) for each in losing.taken]
     return Report(
         recoveries=tuple(recoveries),
         unmade=len(losing.scenario.losses) - len(losing.taken),
+        first_asked=requested[0].at - created if requested else None,
         refused=_refused(store, pools),
         machines=len(machines),
         seconds=sum(each.seconds for each in machines),
