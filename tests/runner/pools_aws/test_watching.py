@@ -241,6 +241,35 @@ def test_the_end_of_the_console_is_shown_also_where_there_is_no_latest() -> None
     assert pool_of(gone).console(with_machine()) == ""
 
 
+@pytest.mark.parametrize(
+    ("code", "taken"),
+    [
+        ("Server.SpotInstanceTermination", True),
+        ("Server.SpotInstanceShutdown", True),
+        ("Server.InsufficientInstanceCapacity", True),
+        ("Server.InternalError", True),
+        ("Client.InstanceInitiatedShutdown", False),
+        ("Client.UserInitiatedShutdown", False),
+        ("Client.InternalError", False),
+    ],
+)
+def test_what_ec2_ended_is_told_from_what_ended_by_itself(code: str, taken: bool) -> None:
+    why = {"Code": code, "Message": f"{code}: the words of EC2"}
+    instance = an_instance("i-1", state="terminated", StateReason=why)
+    pool = pool_of(ScriptedEc2(("describe_instances", listed(instance))))
+    found = pool.withdrawn(with_machine())
+    assert bool(found) is taken
+    for offer, refusal in found.items():
+        assert offer == A.key
+        assert (refusal.code, refusal.text) == (code, "the words of EC2")
+
+
+@pytest.mark.parametrize("instances", [(), (an_instance("i-1", state="running"),)])
+def test_nothing_is_told_of_an_end_that_is_not_to_be_seen(instances: Any) -> None:
+    pool = pool_of(ScriptedEc2(("describe_instances", listed(*instances))))
+    assert pool.withdrawn(with_machine()) == {}
+
+
 TAGS = [{"Key": "burst:launch", "Value": LAUNCH}]
 
 
