@@ -28,6 +28,7 @@ ALL = (
     "plan",
     "store_operations",
     "store_cost",
+    "recovery",
 )
 PAGE = Path(__file__).parent.parent / "docs" / "benchmarks.md"
 TITLES = {
@@ -43,6 +44,7 @@ TITLES = {
     "loader": "The data loader",
     "exact_resume": "Exact resume, beside other libraries",
     "plan": "Deciding what runs where",
+    "recovery": "Machines that are asked for, and lost",
 }
 
 
