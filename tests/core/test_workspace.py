@@ -186,7 +186,7 @@ def test_a_machine_without_a_checkout_finds_the_cluster_file_in_the_blobs(
     cwd: Path, environ: dict[str, str]
 ) -> None:
     named = {**environ, "BURST_CLUSTER": "blobs:cluster/burst.yaml"}
-    with pytest.raises(NotFound, match="blobs:cluster/burst.yaml"):
+    with pytest.raises(NotFound, match="cluster file blobs:cluster"):
         open_workspace(named, cwd)
     blobs = open_workspace(environ, cwd).blobs
     blobs.put("cluster/burst.yaml", b"cluster: published\nblobs: s3://elsewhere\n")

@@ -36,11 +36,10 @@ def made_at(id: str) -> float:
     Raises:
         UsageError: it is no id.
     """
-    digits = check_id(id).partition("-")[2][:8]
-    return (
-        _EPOCH_S
-        + sum(_DIGITS.index(each) * 32**n for n, each in enumerate(reversed(digits))) / 1000
-    )
+    millis = 0
+    for digit in check_id(id).partition("-")[2][:8]:
+        millis = millis * 32 + _DIGITS.index(digit)
+    return _EPOCH_S + millis / 1000
 
 
 def trial_id(experiment: str, number: int) -> str:
