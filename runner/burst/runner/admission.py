@@ -120,7 +120,7 @@ def _later(name: str, cluster: ClusterConfig) -> Problem:
     return Problem(
         f"pool {name!r} cannot be used yet",
         f"pools of kind {kind} are accepted in burst.yaml, but not acted on yet",
-        "use a pool of kind local or static",
+        "use a pool of kind local, static or aws",
     )
 
 

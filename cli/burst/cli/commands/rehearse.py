@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Unpack
 
 import click
 
+from burst.cli.options import code_option, set_option
 from burst.cli.paths import GivenPath
 from burst.cli.session import Session, pass_session
 
@@ -39,19 +40,8 @@ if TYPE_CHECKING:
     "us-east-1a:0, or none for any number. Repeatable.",
 )
 @click.option("--seed", type=int, default=0, help="Which machines are lost, and when.")
-@click.option(
-    "--code",
-    type=GivenPath(file_okay=False),
-    metavar="DIR",
-    help="The code folder; by default the file's own.",
-)
-@click.option(
-    "--set",
-    "overrides",
-    metavar="KEY=VALUE",
-    multiple=True,
-    help="Set a field of the file, nested by dots. Repeatable.",
-)
+@code_option
+@set_option
 @click.option(
     "--pool",
     "pools",

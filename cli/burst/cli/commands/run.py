@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, TypedDict, Unpack
 import click
 
 from burst.cli.completing import any_id
+from burst.cli.options import code_option, set_option
 from burst.cli.paths import GivenPath
 from burst.cli.session import Session, pass_session
 
@@ -39,19 +40,8 @@ class RunOptions(TypedDict):
 
 @click.command()
 @click.argument("file", type=GivenPath(), default="exp.yaml")
-@click.option(
-    "--code",
-    type=GivenPath(file_okay=False),
-    metavar="DIR",
-    help="The code folder; by default the file's own.",
-)
-@click.option(
-    "--set",
-    "overrides",
-    metavar="KEY=VALUE",
-    multiple=True,
-    help="Set a field of the file, nested by dots. Repeatable.",
-)
+@code_option
+@set_option
 @click.option(
     "--pool",
     "pools",

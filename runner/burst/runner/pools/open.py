@@ -3,17 +3,17 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Mapping
 
 from burst.core.config.cluster import AwsPool as AwsPoolConfig
 from burst.core.config.cluster import ClusterConfig
 from burst.core.config.cluster import LocalPool as LocalPoolConfig
 from burst.core.config.cluster import StaticPool as StaticPoolConfig
 from burst.core.errors import Refused
-from burst.core.model import Allocation, Json, Node, Refusal, Supply
+from burst.core.model import Allocation, Json, Node, Supply
 from burst.core.workspace import Workspace
 from burst.runner.pools.local import LocalPool
-from burst.runner.pools.port import Launched, Leftover, Limits, Liveness, Machine, Pool
+from burst.runner.pools.port import Limits, Pool
 from burst.runner.pools.static import StaticPool
 
 
@@ -58,50 +58,19 @@ def is_later(pool: Pool) -> bool:
     return isinstance(pool, LaterPool)
 
 
-class LaterPool:
+class LaterPool(StaticPool):
     """A pool of a kind that is read and checked, and not acted on yet."""
 
     def __init__(self, name: str, kind: str) -> None:
-        self.name = name
-        self.kind = kind
+        super().__init__(name, StaticPoolConfig(slots_per_node=1))
         self.limits = Limits(slots_per_node=1, max_nodes=0)
-        self.look_every = 0.0
-
-    def closed_until(self, supply: Supply, now: float) -> float | None:
-        return None
+        self._kind = kind
 
     def ask(
         self, count: int, *, whole: bool, beside: Node | None, supply: Supply, now: float
     ) -> Mapping[str, Json]:
         raise Refused(
             f"pool {self.name} cannot be used yet",
-            why=f"pools of kind {self.kind} are accepted in burst.yaml, but not acted on yet",
-            mend="use a pool of kind local or static",
+            why=f"pools of kind {self._kind} are accepted in burst.yaml, but not acted on yet",
+            mend="use a pool of kind local, static or aws",
         )
-
-    def launch(self, nodes: Sequence[Node]) -> Launched:
-        return Launched()
-
-    def observe(self, nodes: Sequence[Node]) -> dict[str, Liveness]:
-        return {node.id: Liveness.UNKNOWN for node in nodes}
-
-    def terminate(self, node: Node) -> None:
-        """There is nothing that could run."""
-
-    def machines(self) -> Sequence[Machine]:
-        return ()
-
-    def end(self, machine: Machine) -> None:
-        """There is nothing that could run."""
-
-    def console(self, node: Node) -> str:
-        return ""
-
-    def withdrawn(self, node: Node) -> Mapping[str, Refusal]:
-        return {}
-
-    def leftovers(self) -> Sequence[Leftover]:
-        return ()
-
-    def remove(self, leftover: Leftover) -> bool:
-        return True
