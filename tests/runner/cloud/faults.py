@@ -13,6 +13,22 @@ from burst.runner.pools.aws.ec2 import Ec2
 from tests.runner.cloud.model import Model, Skewed
 
 COMMIT = "commit"
+OPERATIONS = {
+    "create_fleet",
+    "create_placement_group",
+    "delete_placement_group",
+    "describe_instance_type_offerings",
+    "describe_instance_types",
+    "describe_instances",
+    "describe_network_interfaces",
+    "describe_placement_groups",
+    "describe_spot_price_history",
+    "describe_subnets",
+    "describe_volumes",
+    "get_spot_placement_scores",
+    "terminate_instances",
+}
+"""What a life asks of EC2."""
 NO_WAIT = Retries(attempts=3, sleep=lambda seconds: None)
 
 

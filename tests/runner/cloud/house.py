@@ -35,9 +35,9 @@ from burst.runner.pools.aws import AwsPool
 from burst.runner.rehearsal.ec2.machine import Machine, State
 from burst.runner.rehearsal.ec2.machine import Reason as Why
 from burst.runner.search.book import Book
-from tests.runner.cloud.faults import Acts, CountedEc2, CountedStore, Ended
+from tests.runner.cloud.faults import Acts, CountedEc2, CountedStore
 from tests.runner.cloud.model import CLUSTER, POOL, TYPES, ZONES, Model, Skewed
-from tests.runner.house import COMPLETED, config_of
+from tests.runner.house import config_of
 
 DRAINED = Exit(kind=ExitKind.DRAINED)
 CONFIG = AwsPoolConfig(instance_types=TYPES, zones=ZONES, max_nodes=5, slots_per_node=1, idle=20.0)
@@ -330,51 +330,3 @@ class CloudHouse:
         acts = Counter(self.acts.names)
         waits = [f"{t.id} {t.state} {t.wait}" for t in self.trials()]
         return "\n".join([*nodes, *machines, *waits, str(acts)])
-
-
-def small_life(trial: Trial, allocation: Allocation, node: Node, ran: float) -> Exit | str | None:
-    """Of the single trials the first one's machine is reclaimed with a notice once; the gang's
-    second machine is lost without one once; then they end."""
-    gang = len(allocation.shares) > 1
-    if allocation.attempt == 1 and not gang and trial.number == 0:
-        return NOTICE if ran >= 5 else None
-    if allocation.attempt == 1 and gang:
-        return DIE if ran >= 10 and node.id == allocation.shares[1].node else None
-    return COMPLETED if ran >= 15 else None
-
-
-def submit_small_life(house: CloudHouse) -> None:
-    """Two single trials and a gang over two nodes."""
-    house.submit(
-        searcher={"name": "grid", "max_concurrent_trials": 2},
-        hyperparameters={"x": {"type": "categorical", "vals": [1, 2]}},
-    )
-    house.submit(resources={"slots_per_trial": 2})
-
-
-def live(
-    house: CloudHouse,
-    *,
-    turns: int = 300,
-    each_turn: Callable[[int], None] | None = None,
-    gap: int = 0,
-) -> CloudHouse:
-    """The small life to its end: everything over, and nothing that costs money.
-
-    Args:
-        gap: turns after which another runner takes over from one that has ended.
-    """
-    submit_small_life(house)
-    alone = 0
-    for number in range(turns):
-        if each_turn is not None:
-            each_turn(number)
-        try:
-            house.turn(run=alone == 0)
-        except Ended:
-            house.runner = house.new_runner()
-            alone = gap + 1
-        alone = max(0, alone - 1)
-        if house.at_rest():
-            return house
-    raise AssertionError(f"it never comes to rest: {house.outcome()}\n{house.story()}")

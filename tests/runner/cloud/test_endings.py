@@ -14,8 +14,9 @@ from typing import Any, NamedTuple
 import pytest
 
 from tests.runner.cloud.faults import COMMIT, Acts, Ended, lost
-from tests.runner.cloud.house import CloudHouse, live, small_life
-from tests.runner.cloud.model import Model, the_model
+from tests.runner.cloud.house import CloudHouse
+from tests.runner.cloud.life import live, small_life
+from tests.runner.cloud.model import Model
 
 WRITES = (
     COMMIT,
@@ -34,11 +35,6 @@ class Undisturbed(NamedTuple):
     acts: list[str]
     outcome: Mapping[str, Any]
     made: int
-
-
-@pytest.fixture(scope="module")
-def model() -> Model:
-    return the_model()
 
 
 @pytest.fixture(scope="module")

@@ -1,50 +1,19 @@
-"""The same life while EC2, clocks, other runners or the store are at their worst."""
+"""The same life while EC2 shows, gives and says less than it should."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from pathlib import Path
 from typing import Any
 
 import pytest
 
-from burst.core.model import Allocation, Exit, Node, Supply, Trial
-from burst.core.states import AllocationState
-from burst.runner.node.timekeeping import MOST_SKEW_S
-from burst.runner.pools.aws.fleet import request_of
+from burst.core.model import Allocation, Node, Supply, Trial
 from burst.runner.rehearsal.ec2.machine import Reason as Why
 from burst.runner.rehearsal.ec2.machine import State
 from burst.runner.rehearsal.ec2.rules import CapacityRule, Kind, Quota
-from tests.runner.cloud.faults import Acts, Ended, said
-from tests.runner.cloud.house import DIE, SILENT, CloudHouse, live, small_life, submit_small_life
-from tests.runner.cloud.model import CLUSTER, POOL, START, ZONES, Model, the_model
-from tests.runner.house import COMPLETED
-
-Make = Callable[..., CloudHouse]
-MOST_MACHINES = 9
-
-
-@pytest.fixture(scope="module")
-def model() -> Model:
-    return the_model()
-
-
-@pytest.fixture
-def make(model: Model, tmp_path: Path) -> Make:
-    def made(script: Any = small_life, **settings: Any) -> CloudHouse:
-        return CloudHouse(tmp_path, model, script, **settings)
-
-    return made
-
-
-def check(house: CloudHouse, *, machines: int = MOST_MACHINES) -> None:
-    """All came to its end as it should, and what it cost was not much more."""
-    found = house.outcome()
-    assert found["completions"] == [1, 1, 1], house.story()
-    assert found["live"] == (0, 0), house.story()
-    assert found["left"] == [], house.story()
-    assert {(state, restarts) for state, restarts, *_ in found["trials"]} == {("completed", 0)}
-    assert house.made() <= machines, house.story()
+from tests.runner.cloud.faults import OPERATIONS, Acts, Ended, said
+from tests.runner.cloud.house import DIE, SILENT, CloudHouse
+from tests.runner.cloud.life import MOST_MACHINES, Make, check, live, small_life, submit_small_life
+from tests.runner.cloud.model import POOL, START, ZONES
 
 
 def codes(house: CloudHouse) -> set[str]:
@@ -128,22 +97,6 @@ def test_a_quota_that_is_smaller_than_the_queue(make: Make) -> None:
 
 # --- what EC2 says ---
 
-OPERATIONS = {
-    "create_fleet",
-    "create_placement_group",
-    "delete_placement_group",
-    "describe_instance_type_offerings",
-    "describe_instance_types",
-    "describe_instances",
-    "describe_network_interfaces",
-    "describe_placement_groups",
-    "describe_spot_price_history",
-    "describe_subnets",
-    "describe_volumes",
-    "get_spot_placement_scores",
-    "terminate_instances",
-}
-
 
 @pytest.mark.parametrize(
     ("code", "status"),
@@ -198,93 +151,6 @@ def test_a_machine_that_cannot_be_ended_for_minutes_is_not_called_gone_before(
     ended = house.model.cloud.machines[silent].ended
     assert ended is not None
     assert until <= ended < until + 60
-
-
-# --- clocks ---
-
-
-@pytest.mark.parametrize("ahead", [-300.0, 300.0])
-def test_a_runner_whose_clock_is_wrong(make: Make, ahead: float) -> None:
-    check(live(make(skew=ahead)))
-
-
-@pytest.mark.parametrize("ahead", [-MOST_SKEW_S, MOST_SKEW_S])
-def test_machines_whose_clocks_are_wrong(make: Make, ahead: float) -> None:
-    check(live(make(node_skew=ahead)))
-
-
-# --- other runners ---
-
-
-@pytest.mark.parametrize(
-    "skews", [(0.0, 0.0), (300.0, -300.0)], ids=["same-clocks", "other-clocks"]
-)
-@pytest.mark.parametrize(("every", "rest"), [(1, 0), (2, 0), (2, 1), (5, 3)])
-def test_two_more_runners_make_a_whole_pass_before_any_act_of_the_first(
-    make: Make, skews: tuple[float, float], every: int, rest: int
-) -> None:
-    house = make()
-    others = [house.new_runner(Acts(), skew) for skew in skews]
-
-    def pass_of_others(number: int) -> None:
-        if number % every == rest:
-            for other in others:
-                other.step()
-
-    house.acts.meanwhile = pass_of_others
-    check(live(house), machines=7)
-
-
-@pytest.mark.parametrize("runs", [True, False], ids=["booted", "never-boots"])
-def test_a_request_that_was_sent_twice_costs_its_surplus_for_two_minutes(
-    make: Make, runs: bool
-) -> None:
-    """The same request by another token, as if EC2 had forgotten the first."""
-    house = make()
-    more: list[str] = []
-
-    def send_again(_: int) -> None:
-        nodes = [node for node in house.store.live(Node) if node.launched is not None]
-        if nodes and not more:
-            request = request_of(nodes[0].ask, CLUSTER, POOL, nodes[0].launch)
-            answer = house.model.client.create_fleet(**{**request, "ClientToken": "another"})
-            more.extend(id for each in answer["Instances"] for id in each["InstanceIds"])
-            house.silent |= set() if runs else set(more)
-
-    check(live(house, each_turn=send_again), machines=MOST_MACHINES + 2)
-    for id in more:
-        machine = house.model.cloud.machines[id]
-        assert machine.ended is not None
-        assert machine.ended - machine.launched <= 150
-
-
-# --- the store ---
-
-
-def steady(trial: Trial, allocation: Allocation, node: Node, ran: float) -> Exit | None:
-    return COMPLETED if ran >= 60 else None
-
-
-@pytest.mark.parametrize("who", ["runner", "agents"])
-def test_nothing_is_ended_because_the_store_is_away_for_five_minutes(make: Make, who: str) -> None:
-    """Whoever was the last to reach it, and the runner is the first to reach it again."""
-    house = make(steady)
-    acts: list[int] = []
-
-    def each_turn(number: int) -> None:
-        if number == 8 and who == "runner":
-            house.settle()
-        house.away = 8 <= number < 68
-        if number in (8, 68):
-            acts.append(len(house.acts.names))
-
-    live(house, each_turn=each_turn)
-    check(house, machines=4)
-    assert house.acts.names[slice(*acts)].count("terminate_instances") == 0
-    attempts = [each for trial in house.trials() for each in house.attempts(trial)]
-    assert AllocationState.LOST not in {each.state for each in attempts}, house.story()
-    ended = [each.ended or 0.0 for each in house.model.cloud.machines.values()]
-    assert min(ended) > START + 68 * 5 + 20
 
 
 # --- machines that EC2 takes back while they boot ---

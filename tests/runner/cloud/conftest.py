@@ -1,0 +1,27 @@
+"""One model of EC2 a process, and houses over it."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.runner.cloud.house import CloudHouse
+from tests.runner.cloud.life import Make, small_life
+from tests.runner.cloud.model import Model, the_model
+
+
+@pytest.fixture(scope="session")
+def model() -> Model:
+    return the_model()
+
+
+@pytest.fixture
+def make(model: Model, tmp_path: Path) -> Make:
+    """Makes a house; the one before is over then."""
+
+    def made(script: Any = small_life, **settings: Any) -> CloudHouse:
+        return CloudHouse(tmp_path, model, script, **settings)
+
+    return made
