@@ -2,14 +2,25 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from burst.core import ids
 from tests.runner.cloud.house import CloudHouse
 from tests.runner.cloud.life import Make, small_life
 from tests.runner.cloud.model import Model, the_model
+
+
+@pytest.fixture(autouse=True, scope="module")
+def _ids() -> Iterator[None]:
+    """Lives have ids of their own, the same in each (`Model.empty`)."""
+    made: Any = ids
+    before = made.chance
+    yield
+    made.chance = before
 
 
 @pytest.fixture(scope="session")

@@ -124,6 +124,29 @@ def test_nothing_is_ended_because_ec2_is_away_for_five_minutes(make: Make) -> No
     assert AllocationState.LOST not in {each.state for each in attempts}
 
 
+def test_nothing_is_lost_because_ec2_takes_its_time_to_answer(make: Make) -> None:
+    """Leases are judged by when they were read, not by when EC2 has answered at last."""
+
+    def long(trial: Trial, allocation: Allocation, node: Node, ran: float) -> Exit | None:
+        return COMPLETED if ran >= 400 else None
+
+    def slowly(_: int) -> None:
+        if house.acts.names[-1] == "describe_instances" and house.store.live(Allocation):
+            for _ in range(12):
+                house.model.advance(5.0)
+                house.play()
+
+    def look_before(_: int) -> None:
+        """Two looks between which no agent has renewed its lease."""
+        house.settle()
+        house.model.advance(5.0)
+
+    house = make(long)
+    house.acts.meanwhile = slowly
+    check(live(house, each_turn=look_before), machines=4)
+    assert [len(house.attempts(trial)) for trial in house.trials()] == [1, 1, 1]
+
+
 # --- how soon others come ---
 
 

@@ -7,7 +7,7 @@ fail is asked ever more rarely, whoever asks, and in the end not at all where it
 from __future__ import annotations
 
 import logging
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from functools import partial
 
 from burst.core.config.cluster import AwsPool
@@ -38,13 +38,13 @@ def reconcile_nodes(ctx: Context, view: View) -> float | None:
     known = [node for node in view.nodes if node.pool in ctx.pools]
     ctx.observer.forget_all_but({node.id for node in known})
     busy = {share.node for each in view.allocations for share in each.shares}
-    leases = _leases(ctx, [node.id for node in known if node.registered is not None])
+    expired = _expired(ctx, [node.id for node in known if node.registered is not None])
     for name in sorted({node.pool for node in known}):
         started = [node for node in known if node.pool == name and node.launched is not None]
         found = observed(ctx, name, started)
         for node in started:
             alive = found.get(node.id, Liveness.UNKNOWN)
-            ctx.attempt(partial(_look, ctx, view, node, alive, node.id in busy, leases))
+            ctx.attempt(partial(_look, ctx, view, node, alive, node.id in busy, expired))
     if not known:
         return None
     return LOOK_EVERY_S if is_local(ctx.store) else LOOK_REMOTE_EVERY_S
@@ -62,15 +62,19 @@ def observed(ctx: Context, pool: str, nodes: Sequence[Node]) -> Mapping[str, Liv
     return found
 
 
-def _leases(ctx: Context, nodes: Sequence[str]) -> Mapping[str, Lease] | None:
-    """In one request for all, as this is asked every second; None where there was no answer."""
+def _expired(ctx: Context, nodes: Sequence[str]) -> Collection[str] | None:
+    """Those whose leases have run out by now, when they are read: a pool may take a minute to
+    answer, in which they are renewed. One request for all, as this is asked every second; None
+    where there was no answer."""
+    asked = ctx.clock.monotonic()
     try:
-        return ctx.store.find_many(Lease, nodes)
+        leases = ctx.store.find_many(Lease, nodes)
     except BurstError as error:
         log.warning("%s", error)
         ctx.observer.begin_anew()
         ctx.failed = True
         return None
+    return {id for id in nodes if ctx.observer.expired(id, leases.get(id), asked)}
 
 
 def _look(
@@ -79,7 +83,7 @@ def _look(
     node: Node,
     alive: Liveness,
     busy: bool,
-    leases: Mapping[str, Lease] | None,
+    expired: Collection[str] | None,
 ) -> None:
     if alive is Liveness.DEAD:
         _bury(ctx, view, node)
@@ -89,9 +93,9 @@ def _look(
         return
     if node.ready is not None:
         _count_as_ready(ctx, view, node)
-    if leases is None:
+    if expired is None:
         return
-    if ctx.observer.expired(node.id, leases.get(node.id)):
+    if node.id in expired:
         _give_up(ctx, view, node)
         return
     now = ctx.clock.now()

@@ -22,8 +22,12 @@ class Observer:
         self._clock = clock
         self._seen: dict[str, tuple[int, float]] = {}
 
-    def expired(self, node: str, lease: Lease | None) -> bool:
-        """Note what was read of `node`'s lease; whether it has expired (or was revoked)."""
+    def expired(self, node: str, lease: Lease | None, asked: float) -> bool:
+        """Note what was read of `node`'s lease; whether it has expired (or was revoked).
+
+        Args:
+            asked: on the clock that never goes back, just before it was read.
+        """
         if lease is not None and lease.revoked:
             return True
         now = self._clock.monotonic()
@@ -33,7 +37,7 @@ class Observer:
         if seen != version:
             self._seen[node] = (version, now)
             return False
-        return now - since >= length
+        return asked - since >= length
 
     def begin_anew(self) -> None:
         """The store was away: whoever could not read a lease could not renew one either, so every
