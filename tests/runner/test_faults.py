@@ -23,6 +23,7 @@ from burst.runner.pools.port import Launched, Machine
 from burst.runner.reconcile import make_context, reconcile
 from burst.runner.reconcile.allocations import lose_allocations
 from burst.runner.reconcile.context import View
+from burst.runner.reconcile.nodes import reconcile_nodes
 from burst.runner.reconcile.planning import reconcile_planning
 from tests.runner.house import COMPLETED, CRASHED, DIE, House
 
@@ -262,3 +263,18 @@ def test_a_lease_that_is_renewed_at_the_last_moment_keeps_its_work(tmp_path: Pat
     house.check()
     assert lose_allocations(context, view, node, Reason(code="lease"))
     assert house.store.live(Allocation) == []
+
+
+def test_a_node_that_registers_at_the_last_moment_is_kept(tmp_path: Path) -> None:
+    """The runner read its record before, and its pool took long to answer."""
+    house = House(tmp_path)
+    house.submit()
+    house.settle()
+    house.clock.advance(house.pool.limits.boot_within + 1)
+    context = make_context(house.ws, house.clock, {"local": house.pool})
+    view = View.read(house.store, context.pools)
+    house.agents()
+    reconcile_nodes(context, view)
+    (node,) = house.store.live(Node)
+    assert node.registered is not None
+    assert node.terminating is None

@@ -173,7 +173,7 @@ def _hurry(ctx: Context, node: Node) -> None:
     within = ctx.pools[node.pool].limits.boot_within
     if node.terminating is not None:
         ctx.pools[node.pool].terminate(node)
-    elif waited > within:
+    elif waited > within and ctx.store.get(Node, node.id).registered is None:
         text = f"its agent did not register within {within:g} s"
         said = _console(ctx, node)
         _end(ctx, node, Reason(code="silent", text=text + (said and f"; {said}")))
