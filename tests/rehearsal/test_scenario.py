@@ -11,12 +11,15 @@ from burst.core.config.load import parse_cluster
 from burst.core.errors import UsageError
 from burst.core.model import Allocation, Lengths, Node, Share
 from burst.core.states import AllocationState
+from burst.core.store import open_store
 from burst.core.testing import examples
 from burst.runner.rehearsal.cluster import as_file, cloud_pools, rehearsed
-from burst.runner.rehearsal.losing import choose
+from burst.runner.rehearsal.control import Ec2Control
+from burst.runner.rehearsal.losing import Losing, choose
 from burst.runner.rehearsal.scenario import (
     Capacity,
     Loss,
+    Scenario,
     capacity_of,
     notice_of,
     progress_of,
@@ -59,6 +62,45 @@ def test_what_is_no_capacity_is_refused(text: str) -> None:
     with pytest.raises(UsageError) as caught:
         capacity_of(text)
     assert "3@t+60s" in caught.value.mend
+
+
+class Said(Ec2Control):
+    """What a cloud was told of its capacity."""
+
+    def __init__(self) -> None:
+        super().__init__("http://127.0.0.1:9")
+        self.limits: list[tuple[int | None, str]] = []
+        self.refused: list[str] = []
+
+    def set_capacity(
+        self, machines: int | None, *, type: str = "*", zone: str = "*", market: str = "*",
+        since: float = 0.0,
+    ) -> None:  # fmt: skip
+        self.limits.append((machines, zone))
+
+    def refuse(
+        self, code: str, message: str = "", *, type: str = "*", zone: str = "*", market: str = "*"
+    ) -> None:
+        self.refused.append(zone)
+
+
+@pytest.mark.parametrize(
+    ("texts", "refused", "limits"),
+    [
+        (("0",), ["*"], []),
+        (("us-east-1a:0", "3@t+5s"), ["us-east-1a"], [(3, "*")]),
+        (("0", "3@t+5s"), [], [(0, "*"), (3, "*")]),
+        (("3", "0@t+5s"), [], [(3, "*"), (0, "*")]),
+    ],
+)
+def test_a_cloud_that_has_nothing_at_first_has_something_when_it_was_said(
+    texts: tuple[str, ...], refused: list[str], limits: list[tuple[int | None, str]]
+) -> None:
+    said = Said()
+    scenario = Scenario(capacity=tuple(capacity_of(text) for text in texts))
+    with Losing(scenario, open_store("memory:"), "exp-x", said):
+        pass
+    assert (said.refused, said.limits) == (refused, limits)
 
 
 def test_progress_is_of_all_trials_that_there_are() -> None:

@@ -61,7 +61,11 @@ class Losing:
         return self
 
     def _limit(self, capacity: Capacity) -> None:
-        if capacity.machines == 0 and not capacity.since:
+        ends = any(
+            each.zone == capacity.zone and each.since > capacity.since
+            for each in self.scenario.capacity
+        )
+        if capacity.machines == 0 and not capacity.since and not ends:
             # As an offer that is asked for and refused, rather than one that is never chosen.
             self.control.refuse(_NO_CAPACITY, _NONE_THERE, zone=capacity.zone)
             return
