@@ -21,8 +21,8 @@ from burst.core.states import AllocationState, Reason, TrialState, advance
 from burst.core.store import update
 from burst.core.store.port import Put
 from burst.core.workspace import Workspace, open_workspace
-from burst.runner.agent.main import serve
-from burst.runner.agent.registration import join
+from burst.runner.agent.serving.main import serve
+from burst.runner.agent.serving.registration import join
 from burst.runner.agent.site import Settings
 
 STAND_IN = str(Path(__file__).with_name("stand_in.py"))

@@ -174,7 +174,7 @@ def test_who_does_not_leave_by_the_deadline_is_terminated(cluster: Cluster, star
 def test_who_ignores_sigterm_is_killed(
     cluster: Cluster, start: Start, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("burst.runner.agent.schedule.KILL_AFTER_S", 0.2)
+    monkeypatch.setattr("burst.runner.agent.running.schedule.KILL_AFTER_S", 0.2)
     node = cluster.node()
     allocation = cluster.assign(node, [("deaf", None), ("say", "deaf"), ("sleep", 600)])
     start(node)
@@ -370,7 +370,7 @@ def test_an_interpreter_that_is_not_there_is_no_crash_of_the_users(
 ) -> None:
     node = cluster.node()
     allocation = cluster.assign(node, TRAIN)
-    monkeypatch.setattr("burst.runner.agent.preparation.sys", _Sys("/no/such/python"))
+    monkeypatch.setattr("burst.runner.agent.preparing.preparation.sys", _Sys("/no/such/python"))
     start(node)
     released = cluster.released(allocation.id)
     assert _exit(released).kind is ExitKind.INFRASTRUCTURE

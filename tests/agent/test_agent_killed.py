@@ -22,7 +22,7 @@ PROGRAM = f"""
 import sys
 from burst.core.errors import BurstError
 from burst.core.workspace import open_workspace
-from burst.runner.agent.main import serve
+from burst.runner.agent.serving.main import serve
 from burst.runner.agent.site import Settings
 settings = Settings(launcher=({STAND_IN!r},), poll=0.02, node_every=0.05, ship_every=0.05)
 try:

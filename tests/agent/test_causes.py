@@ -7,7 +7,7 @@ import itertools
 import pytest
 
 from burst.core.model import Failure
-from burst.runner.agent.causes import first_cause, told
+from burst.runner.agent.ends.causes import first_cause, told
 
 GLOO = "[../third_party/gloo/gloo/transport/tcp/pair.cc:547] Connection closed by peer [127.0.0.1]"
 ALONE = Failure(kind="RuntimeError", message=GLOO, rank=0, exit_code=1)

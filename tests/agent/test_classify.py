@@ -9,7 +9,7 @@ import pytest
 
 from burst.core.launch import EXIT_FENCED, EXIT_INVALID_HP, Outcome
 from burst.core.model import Drain, DrainCause, ExitKind, Failure
-from burst.runner.agent.classify import Ended, classify, signal_of, traceback_in
+from burst.runner.agent.ends.classify import Ended, classify, signal_of, traceback_in
 
 PAUSE = Drain(cause=DrainCause.PAUSE, at=0.0)
 KILL = Drain(cause=DrainCause.KILL, at=0.0)

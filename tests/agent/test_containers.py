@@ -20,7 +20,7 @@ from burst.core.logs import LAUNCHER, read_logs
 from burst.core.model import DrainCause, Exit, ExitKind, Node, Slot
 from burst.core.states import AllocationState
 from burst.core.workspace import open_workspace
-from burst.runner.agent.containers import (
+from burst.runner.agent.running.containers import (
     Container,
     Mount,
     container_for,
@@ -29,7 +29,7 @@ from burst.runner.agent.containers import (
     outermost,
     passed,
 )
-from burst.runner.agent.environment import CannotPrepare
+from burst.runner.agent.running.environment import CannotPrepare
 from burst.runner.agent.site import Site
 from tests.agent.conftest import Cluster, Running
 

@@ -9,7 +9,8 @@ from burst.core.launch import Tier
 from burst.core.length import Length
 from burst.core.model import Slot
 from burst.core.workspace import Workspace
-from burst.runner.agent.environment import (
+from burst.runner.agent.preparing.storage import checkpoints_url, tiers_for
+from burst.runner.agent.running.environment import (
     CannotPrepare,
     check_versions,
     devices_for,
@@ -18,7 +19,6 @@ from burst.runner.agent.environment import (
     threads_for,
     visible_devices,
 )
-from burst.runner.agent.storage import checkpoints_url, tiers_for
 from tests.agent.conftest import Cluster
 
 GPUS = (Slot(index=3, device="cuda"), Slot(index=5, device="cuda"))

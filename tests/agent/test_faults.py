@@ -56,8 +56,8 @@ def _ready(cluster: Cluster, node: Node) -> None:
 def test_one_commit_that_fails_costs_no_attempt(
     cluster: Cluster, start: Start, monkeypatch: pytest.MonkeyPatch, call: int, when: str
 ) -> None:
-    monkeypatch.setattr("burst.runner.agent.attempt._RETRY_S", 0.05)
-    monkeypatch.setattr("burst.runner.agent.releasing._RETRY_S", 0.05)
+    monkeypatch.setattr("burst.runner.agent.attempts.attempt._RETRY_S", 0.05)
+    monkeypatch.setattr("burst.runner.agent.attempts.releasing._RETRY_S", 0.05)
     store = Faulty(cluster.ws.store, ("commit",))
     node = cluster.node()
     start(node, ws=replace(cluster.ws, store=store))
@@ -149,8 +149,10 @@ def test_a_machine_found_unfit_during_an_attempt_gives_it_back_and_leaves(
     def full(*_: object) -> None:
         raise OSError(28, "No space left on device")
 
-    monkeypatch.setattr("burst.runner.agent.preparation.LaunchSpec.write", full)
-    monkeypatch.setattr("burst.runner.agent.attempt.check_machine", lambda *_: ["disk is full"])
+    monkeypatch.setattr("burst.runner.agent.preparing.preparation.LaunchSpec.write", full)
+    monkeypatch.setattr(
+        "burst.runner.agent.attempts.attempt.check_machine", lambda *_: ["disk is full"]
+    )
     allocation: Allocation = cluster.assign(node, QUICK)
     exit = cluster.released(allocation.id).exit
     assert exit is not None

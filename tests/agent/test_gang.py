@@ -8,8 +8,8 @@ from hypothesis import strategies as st
 
 from burst.core.model import Allocation, Exit, ExitKind, Failure, Share
 from burst.core.states import AllocationState, Reason
-from burst.runner.agent.causes import left_alone
-from burst.runner.agent.gang import (
+from burst.runner.agent.ends.causes import left_alone
+from burst.runner.agent.ends.gang import (
     LEFT_BEHIND,
     combine,
     is_broken,

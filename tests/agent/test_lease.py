@@ -13,8 +13,8 @@ from burst.core.errors import Refused, Unreachable
 from burst.core.model import Lease
 from burst.core.store.memory import MemoryStore
 from burst.core.store.port import Put, Write
-from burst.runner.agent.lease import Keeper, Term, take
-from burst.runner.agent.schedule import Step
+from burst.runner.agent.running.schedule import Step
+from burst.runner.agent.serving.lease import Keeper, Term, take
 
 NODE = "node-00000000000"
 

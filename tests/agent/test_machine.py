@@ -12,9 +12,9 @@ import pytest
 from burst.core.blobs import open_blobs
 from burst.core.blobs.folder import FolderBlobs
 from burst.core.errors import Unreachable
-from burst.runner.agent import machine, memory
-from burst.runner.agent.gpus import Gpu, list_gpus, parse, query, visible
-from burst.runner.agent.machine import check_machine, facts_of, slots_for
+from burst.runner.agent.hardware import machine, memory
+from burst.runner.agent.hardware.gpus import Gpu, list_gpus, parse, query, visible
+from burst.runner.agent.hardware.machine import check_machine, facts_of, slots_for
 
 GPUS = tuple(Gpu(i, f"GPU-{i}abc", "H200", 141 << 30, "550.1") for i in range(4))
 
@@ -90,7 +90,10 @@ def test_facts_tell_the_versions_without_importing_them(tmp_path: Path) -> None:
 
 
 def test_the_agent_never_imports_torch() -> None:
-    modules = [path.stem for path in Path(machine.__file__).parent.glob("[a-z]*.py")]
+    base = Path(machine.__file__).parents[1]
+    paths = [path.relative_to(base).with_suffix("") for path in base.rglob("[a-z]*.py")]
+    modules = [".".join(path.parts) for path in paths]
+    assert "serving.agent" in modules
     program = (
         "import importlib, sys\n"
         f"for name in {modules!r}: importlib.import_module('burst.runner.agent.' + name)\n"

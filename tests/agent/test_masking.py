@@ -6,7 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from burst.core.model import Exit, ExitKind, Failure
-from burst.runner.agent.masking import Masker, mask_exit, mask_text
+from burst.runner.agent.attempts.masking import Masker, mask_exit, mask_text
 
 words = st.text("abX", min_size=4, max_size=7)
 

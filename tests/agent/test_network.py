@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from burst.runner.agent import network
-from burst.runner.agent.network import (
+from burst.runner.agent.hardware import network
+from burst.runner.agent.hardware.network import (
     LOOPBACK,
     Facts,
     Interface,

@@ -15,8 +15,8 @@ from burst.core.logs import LAUNCHER, launcher_of, read_logs
 from burst.core.model import Allocation, DrainCause, Exit, ExitKind, Node, Share
 from burst.core.states import AllocationState
 from burst.core.store import update
-from burst.runner.agent import meeting
-from burst.runner.agent.environment import CannotPrepare
+from burst.runner.agent.attempts import meeting
+from burst.runner.agent.running.environment import CannotPrepare
 from tests.agent.conftest import Cluster, Do, Running, eventually
 from tests.agent.test_faults import Faulty
 
@@ -29,7 +29,7 @@ DEAF: Do = [("deaf", None), ("sleep", 600)]
 @pytest.fixture(autouse=True)
 def _no_route(monkeypatch: pytest.MonkeyPatch) -> None:
     """Looking up a route counts as reaching for another machine."""
-    monkeypatch.setattr("burst.runner.agent.network.own_address", lambda peer: "")
+    monkeypatch.setattr("burst.runner.agent.hardware.network.own_address", lambda peer: "")
 
 
 def assign(cluster: Cluster, nodes: Sequence[Node], do: Do, **config: Any) -> Allocation:
@@ -256,7 +256,7 @@ def test_one_commit_of_an_agent_that_fails_costs_no_gang(
     cluster: Cluster, start: Start, monkeypatch: pytest.MonkeyPatch, call: int, when: str
 ) -> None:
     for module in ("attempt", "meeting", "releasing"):
-        monkeypatch.setattr(f"burst.runner.agent.{module}._RETRY_S", 0.05)
+        monkeypatch.setattr(f"burst.runner.agent.attempts.{module}._RETRY_S", 0.05)
     nodes = [cluster.node(), cluster.node()]
     stores = [Faulty(cluster.ws.store, ("commit",)) for _ in nodes]
     for node, store in zip(nodes, stores, strict=True):

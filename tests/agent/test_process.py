@@ -15,9 +15,9 @@ import psutil
 import pytest
 
 from burst.core.launch import ALLOCATION_VARIABLE
-from burst.runner.agent.process import Process
-from burst.runner.agent.sweep import marked, sweep
-from burst.runner.agent.tails import tail_of
+from burst.runner.agent.ends.tails import tail_of
+from burst.runner.agent.running.process import Process
+from burst.runner.agent.running.sweep import marked, sweep
 from tests.agent.conftest import eventually
 
 STUBBORN = (
@@ -143,7 +143,7 @@ def test_when_the_agent_is_killed_everything_below_the_guard_dies(tmp_path: Path
     program = (
         "import sys, time\n"
         "from pathlib import Path\n"
-        "from burst.runner.agent.process import Process\n"
+        "from burst.runner.agent.running.process import Process\n"
         "folder = Path(sys.argv[1])\n"
         "Process(['/bin/sh', '-c', sys.argv[2]], environ={'PATH': '/bin:/usr/bin'},\n"
         "        folder=folder, log=folder / 'log')\n"

@@ -18,7 +18,7 @@ from burst.core.model import Checkpoint, DrainCause, Trial
 from burst.core.states import AllocationState
 from burst.core.store import update
 from burst.core.store.port import Put
-from burst.runner.agent.rehearsal import PINNED, Verdict, read_verdict
+from burst.runner.agent.attempts.rehearsal import PINNED, Verdict, read_verdict
 from tests.agent.conftest import CLOCK, Cluster, Do, Running, eventually
 
 TRAIN: Do = [("until_asked", 120)]

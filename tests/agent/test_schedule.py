@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from burst.core.model import Drain, DrainCause
-from burst.runner.agent.schedule import (
+from burst.runner.agent.running.schedule import (
     ABANDON_AFTER_S,
     KILL_AFTER_S,
     Schedule,

@@ -12,9 +12,9 @@ from hypothesis import strategies as st
 from burst.core.blobs.folder import FolderBlobs
 from burst.core.errors import Unreachable
 from burst.core.logs import LAUNCHER, read_logs
-from burst.runner.agent import shipping
-from burst.runner.agent.shipping import Shipper, ShippingThread, free_blocks
-from burst.runner.agent.tails import failing_log, last_lines_of, tail_of
+from burst.runner.agent.attempts import shipping
+from burst.runner.agent.attempts.shipping import Shipper, ShippingThread, free_blocks
+from burst.runner.agent.ends.tails import failing_log, last_lines_of, tail_of
 
 TRIAL = "exp-00000000000.t0000"
 

@@ -23,8 +23,8 @@ from burst.core.store.port import Put
 from burst.core.testing.examples import allocation, node
 from burst.core.testing.faults import FaultyBlobs, FaultyDisk, How, Plan, dying, plans, stepwise
 from burst.core.workspace import Workspace, open_workspace
-from burst.runner.agent.machine import host_name
-from burst.runner.agent.tier_folders import clear_tiers
+from burst.runner.agent.hardware.machine import host_name
+from burst.runner.agent.preparing.tier_folders import clear_tiers
 from tests.core.checkpoints.tiers.tier_lab import TierLab, keys_of, stored
 
 

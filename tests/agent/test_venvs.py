@@ -11,8 +11,8 @@ from pathlib import Path
 import pytest
 
 from burst.core.config.experiment import PythonEnvironment
-from burst.runner.agent.environment import CannotPrepare
-from burst.runner.agent.venvs import ensure_venv, find_uv, recipe_for
+from burst.runner.agent.preparing.venvs import ensure_venv, find_uv, recipe_for
+from burst.runner.agent.running.environment import CannotPrepare
 
 
 class Shell:

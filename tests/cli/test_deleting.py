@@ -14,7 +14,7 @@ from burst.core.errors import BurstError, Refused, Unauthorized, Unreachable
 from burst.core.launch import Tier
 from burst.core.store.port import Put
 from burst.core.testing.examples import experiment, node
-from burst.runner.agent.machine import host_name
+from burst.runner.agent.hardware.machine import host_name
 from tests.cli.conftest import Burst
 from tests.core.checkpoints.tiers.tier_lab import TierLab, keys_of, stored
 

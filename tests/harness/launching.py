@@ -17,7 +17,7 @@ from burst.core.metrics import merge
 from burst.core.model import Allocation, Code, Experiment, Failure, Trial
 from burst.core.store import open_store, update
 from burst.core.store.port import Put
-from burst.runner.agent.causes import first_cause
+from burst.runner.agent.ends.causes import first_cause
 
 EXPERIMENT = "exp-1m3k9zq4w7c"
 TRIAL = f"{EXPERIMENT}.t0000"
@@ -27,7 +27,7 @@ import torch
 from torch import nn
 from torch.utils.data import TensorDataset
 from burst.harness import DataLoader, InvalidHP, PyTorchTrial
-from burst.runner.agent.causes import first_cause
+from burst.runner.agent.ends.causes import first_cause
 
 class Tiny(PyTorchTrial):
     def __init__(self, context):

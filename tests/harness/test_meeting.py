@@ -14,7 +14,7 @@ from burst.core.model import ExitKind
 from burst.harness import gang
 from burst.harness.distributed import Place, join_gang
 from burst.harness.leaving import status_of
-from burst.runner.agent.network import free_port
+from burst.runner.agent.hardware.network import free_port
 
 
 @pytest.fixture

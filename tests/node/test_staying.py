@@ -17,8 +17,8 @@ from burst.core.errors import BurstError, Unreachable
 from burst.core.model import Exit, ExitKind, Lease, Node
 from burst.core.states import AllocationState, NodeState, Reason
 from burst.core.store import update
-from burst.runner.agent.stay import Situation, Stay, reason_to_leave
-from burst.runner.agent.sweep import marked
+from burst.runner.agent.running.sweep import marked
+from burst.runner.agent.serving.stay import Situation, Stay, reason_to_leave
 from burst.runner.node import main, power
 from burst.runner.node.imds import Imds
 from burst.runner.node.instance import Instance
@@ -86,8 +86,8 @@ class Staying:
 def begin(monkeypatch: pytest.MonkeyPatch) -> Iterator[Callable[..., Staying]]:
     monkeypatch.setattr(main, "SETTLE_S", 0.0)
     monkeypatch.setattr(main, "_PAUSE_S", 0.05)
-    monkeypatch.setattr("burst.runner.agent.attempt._RETRY_S", 0.05)
-    monkeypatch.setattr("burst.runner.agent.releasing._RETRY_S", 0.05)
+    monkeypatch.setattr("burst.runner.agent.attempts.attempt._RETRY_S", 0.05)
+    monkeypatch.setattr("burst.runner.agent.attempts.releasing._RETRY_S", 0.05)
     begun: list[Staying] = []
     with ImdsServer("i-1") as imds:
 

@@ -73,8 +73,8 @@ def _torch(session: Session) -> Found:
 
 
 def _slots(session: Session) -> Found:
-    from burst.runner.agent.gpus import list_gpus
-    from burst.runner.agent.machine import cpu_count
+    from burst.runner.agent.hardware.gpus import list_gpus
+    from burst.runner.agent.hardware.machine import cpu_count
 
     gpus = list_gpus()
     if gpus:

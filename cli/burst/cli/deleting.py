@@ -14,7 +14,7 @@ from burst.core.checkpoints.removal.reasons import requested, why_deleted
 from burst.core.checkpoints.tiers.own_disk import local_folders, own_disks
 from burst.core.errors import BurstError
 from burst.core.model import Checkpoint, Node
-from burst.runner.agent.machine import host_name
+from burst.runner.agent.hardware.machine import host_name
 
 
 def delete_and_tell(session: Session, found: Checkpoint) -> None:

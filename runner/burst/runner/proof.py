@@ -2,7 +2,7 @@
 
 In a pool whose nodes may be taken away a trial lives by its checkpoints, so one of them is
 restored once in a process to throw away and compared with what was saved
-(`burst.runner.agent.rehearsal`).
+(`burst.runner.agent.attempts.rehearsal`).
 
 - A trial without a checkpoint may start anywhere: it has nothing to lose yet. Where nodes are
   lost, or where it may come there, it saves its first one soon (`LaunchSpec.early_checkpoint`).

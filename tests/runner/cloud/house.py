@@ -24,9 +24,9 @@ from burst.core.store import update
 from burst.core.store.memory import MemoryStore
 from burst.core.store.port import Put, Store
 from burst.core.workspace import Workspace
+from burst.runner.agent.attempts.releasing import Overtaken, note_drain, release, step
 from burst.runner.agent.host import Reclaim
-from burst.runner.agent.registration import leave, note_notice
-from burst.runner.agent.releasing import Overtaken, note_drain, release, step
+from burst.runner.agent.serving.registration import leave, note_notice
 from burst.runner.audit import audit, unexplained
 from burst.runner.loop import Runner
 from burst.runner.node.identity import Mine, Over, claim

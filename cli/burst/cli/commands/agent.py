@@ -18,8 +18,8 @@ def agent(session: Session, pool: str | None) -> int:
     """
     from burst.cli.logs import log_to_stderr
     from burst.core.states import Reason
-    from burst.runner.agent.main import serve
-    from burst.runner.agent.registration import join
+    from burst.runner.agent.serving.main import serve
+    from burst.runner.agent.serving.registration import join
 
     log_to_stderr()
     workspace = session.workspace

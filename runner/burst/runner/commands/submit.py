@@ -22,7 +22,7 @@ from burst.core.states import ExperimentState
 from burst.core.store.port import Append, Put, Store
 from burst.core.workspace import Workspace
 from burst.runner.admission import admit
-from burst.runner.agent.storage import tiers_for
+from burst.runner.agent.preparing.storage import tiers_for
 from burst.runner.pools.choice import pools_for
 from burst.runner.pools.open import limits_of, open_pools
 from burst.runner.search.book import Book

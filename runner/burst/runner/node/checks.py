@@ -15,7 +15,7 @@ from pathlib import Path
 
 from burst.core.aws.instance_types import known_type
 from burst.core.model import Json
-from burst.runner.agent.gpus import list_gpus
+from burst.runner.agent.hardware.gpus import list_gpus
 from burst.runner.node.timekeeping import MOST_SKEW_S, skew_in_words, skew_of
 
 SYS_VARIABLE = "BURST_SYS"

@@ -21,8 +21,8 @@ from burst.core.errors import BurstError, ExitCode, Refused, Unreachable
 from burst.core.model import Node
 from burst.core.states import Reason
 from burst.core.workspace import Workspace, open_workspace
-from burst.runner.agent.main import EXPECTED_ENDS, serve
-from burst.runner.agent.registration import leave, pool_of
+from burst.runner.agent.serving.main import EXPECTED_ENDS, serve
+from burst.runner.agent.serving.registration import leave, pool_of
 from burst.runner.agent.site import Settings
 from burst.runner.node.identity import Mine, Over, claim, surplus
 from burst.runner.node.imds import Identity, Imds

@@ -26,7 +26,7 @@ from burst.core.config.cluster import LocalPool as LocalPoolConfig
 from burst.core.errors import Refused
 from burst.core.launch import ALLOCATION_VARIABLE
 from burst.core.model import Json, Node, Refusal, RefusalKind, Supply
-from burst.runner.agent.machine import default_slots
+from burst.runner.agent.hardware.machine import default_slots
 from burst.runner.agent.site import nodes_folder
 from burst.runner.pools.port import Launched, Leftover, Limits, Liveness, Machine
 from burst.runner.supply import EVERY_OFFER, closed_until

@@ -15,7 +15,7 @@ from burst.core.states import Reason
 from burst.core.store import update
 from burst.core.store.port import Write
 from burst.runner.agent.host import Reclaim
-from burst.runner.agent.registration import note_notice
+from burst.runner.agent.serving.registration import note_notice
 from burst.runner.reconcile.context import Context
 from burst.runner.wishes import ask_to_leave
 

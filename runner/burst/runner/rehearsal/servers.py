@@ -18,7 +18,7 @@ from burst.core.testing.ministack import (
     ministack_environ,
     wait_for_ministack,
 )
-from burst.runner.agent.process import Process
+from burst.runner.agent.running.process import Process
 from burst.runner.rehearsal.ec2.marks import sweep
 from burst.runner.rehearsal.extra import check_extra
 

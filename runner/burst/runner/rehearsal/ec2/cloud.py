@@ -12,7 +12,7 @@ from pathlib import Path
 
 from burst.core.clock import Clock, SystemClock
 from burst.core.errors import NotFound, Refused
-from burst.runner.agent.process import Process
+from burst.runner.agent.running.process import Process
 from burst.runner.rehearsal.ec2.faults import Faults
 from burst.runner.rehearsal.ec2.gates import Gates
 from burst.runner.rehearsal.ec2.machine import USES_CAPACITY, Machine, Reason, State

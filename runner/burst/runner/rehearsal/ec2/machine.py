@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import Protocol
 
-from burst.runner.agent.process import Process
+from burst.runner.agent.running.process import Process
 from burst.runner.rehearsal.ec2.disk import Disk
 from burst.runner.rehearsal.ec2.gates import Gate
 from burst.runner.rehearsal.ec2.rules import Kind

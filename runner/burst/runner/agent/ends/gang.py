@@ -10,7 +10,7 @@ from collections.abc import Mapping, Sequence
 
 from burst.core.model import Allocation, Exit, ExitKind, Failure
 from burst.core.states import AllocationState
-from burst.runner.agent.causes import first_cause, left_alone
+from burst.runner.agent.ends.causes import first_cause, left_alone
 
 _WELL = (ExitKind.COMPLETED, ExitKind.STOPPED)
 _FAILED = (ExitKind.CRASHED, ExitKind.INVALID_HP)

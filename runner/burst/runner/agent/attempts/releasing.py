@@ -11,7 +11,7 @@ from burst.core.model import Allocation, Drain, Exit, Json
 from burst.core.states import AllocationState, Reason, advance, can_advance, is_terminal
 from burst.core.store import event_of, update
 from burst.core.store.port import Append, Fence, Put, Store, Write
-from burst.runner.agent.gang import combine, is_gang, nodes_of
+from burst.runner.agent.ends.gang import combine, is_gang, nodes_of
 
 _RETRY_S = 1.0
 

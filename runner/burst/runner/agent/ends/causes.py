@@ -8,7 +8,7 @@ from collections.abc import Iterable
 from enum import IntEnum
 
 from burst.core.model import Failure
-from burst.runner.agent.classify import ending, signal_of
+from burst.runner.agent.ends.classify import ending, signal_of
 
 _COLLECTIVES = ("RuntimeError", "DistError", "DistBackendError", "DistNetworkError")
 _PEER_IS_GONE = re.compile(

@@ -20,7 +20,7 @@ from typing import Protocol
 from burst.core.config.experiment import Environment, ExperimentConfig
 from burst.core.launch import LaunchSpec
 from burst.core.model import Slot
-from burst.runner.agent.environment import CannotPrepare
+from burst.runner.agent.running.environment import CannotPrepare
 from burst.runner.agent.site import Site
 
 RUNTIMES = ("docker", "podman")
@@ -38,7 +38,7 @@ _END_WITHIN_S = 30.0
 
 
 class Helper(Protocol):
-    """Who prepares: `burst.runner.agent.preparation.Preparation`."""
+    """Who prepares: `burst.runner.agent.preparing.preparation.Preparation`."""
 
     def run(
         self, command: Sequence[str], folder: Path, container: Container | None = None

@@ -16,8 +16,8 @@ from burst.core.blobs.port import Blobs
 from burst.core.clock import Clock, SystemClock
 from burst.core.errors import BurstError
 from burst.core.logs import LogWriter, launcher_of
-from burst.runner.agent.masking import Masker
-from burst.runner.agent.tails import LAUNCHER_LOG, rank_logs
+from burst.runner.agent.attempts.masking import Masker
+from burst.runner.agent.ends.tails import LAUNCHER_LOG, rank_logs
 
 log = logging.getLogger(__name__)
 

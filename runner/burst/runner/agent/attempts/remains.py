@@ -14,11 +14,11 @@ from burst.core.config.experiment import ExperimentConfig
 from burst.core.errors import BurstError
 from burst.core.launch import LaunchSpec
 from burst.core.workspace import Workspace
-from burst.runner.agent.environment import resolve_secrets
+from burst.runner.agent.attempts.shipping import Shipper
 from burst.runner.agent.locks import FileLock
-from burst.runner.agent.shipping import Shipper
+from burst.runner.agent.running.environment import resolve_secrets
+from burst.runner.agent.running.sweep import sweep
 from burst.runner.agent.site import nodes_folder
-from burst.runner.agent.sweep import sweep
 
 log = logging.getLogger(__name__)
 

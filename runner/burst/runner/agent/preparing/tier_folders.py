@@ -19,7 +19,7 @@ from burst.core.model import Allocation, Checkpoint, Node, Trial
 from burst.core.states import is_terminal
 from burst.core.store.port import Store
 from burst.core.workspace import Workspace
-from burst.runner.agent.machine import host_name
+from burst.runner.agent.hardware.machine import host_name
 
 log = logging.getLogger(__name__)
 

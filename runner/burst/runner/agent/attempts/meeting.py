@@ -14,12 +14,12 @@ from burst.core.blobs import open_blobs
 from burst.core.errors import Conflict, Unreachable
 from burst.core.launch import LaunchSpec
 from burst.core.model import Allocation, Json
-from burst.runner.agent import network
-from burst.runner.agent.control import Control, Leaving, Start
-from burst.runner.agent.environment import CannotPrepare
-from burst.runner.agent.gang import is_over, nodes_of, others_of
-from burst.runner.agent.network import LOOPBACK, Network
-from burst.runner.agent.releasing import note_network
+from burst.runner.agent.attempts.releasing import note_network
+from burst.runner.agent.ends.gang import is_over, nodes_of, others_of
+from burst.runner.agent.hardware import network
+from burst.runner.agent.hardware.network import LOOPBACK, Network
+from burst.runner.agent.running.control import Control, Leaving, Start
+from burst.runner.agent.running.environment import CannotPrepare
 from burst.runner.agent.site import Site
 
 _RETRY_S = 1.0

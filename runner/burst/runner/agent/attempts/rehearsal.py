@@ -23,11 +23,11 @@ from burst.core.launch import ALLOCATION_VARIABLE, LAUNCH_VARIABLE
 from burst.core.model import Checkpoint, Trial
 from burst.core.store import update
 from burst.core.store.port import Store
-from burst.runner.agent.control import Start
-from burst.runner.agent.masking import mask_text
-from burst.runner.agent.process import Process
+from burst.runner.agent.attempts.masking import mask_text
+from burst.runner.agent.ends.tails import last_lines_of
+from burst.runner.agent.running.control import Start
+from burst.runner.agent.running.process import Process
 from burst.runner.agent.site import Site
-from burst.runner.agent.tails import last_lines_of
 
 log = logging.getLogger(__name__)
 

@@ -14,16 +14,16 @@ from burst.core.ids import check_id
 from burst.core.model import Node
 from burst.core.states import Reason
 from burst.core.workspace import Workspace, open_workspace
-from burst.runner.agent.agent import Agent
+from burst.runner.agent.attempts.remains import LOCK, clear_remains, forget_folder, ship_remains
 from burst.runner.agent.host import Host
-from burst.runner.agent.lease import Keeper, Term, take
 from burst.runner.agent.locks import FileLock
-from burst.runner.agent.registration import join, leave, pool_of, register, was_here
-from burst.runner.agent.remains import LOCK, clear_remains, forget_folder, ship_remains
+from burst.runner.agent.preparing.tier_folders import clear_tiers
+from burst.runner.agent.serving.agent import Agent
+from burst.runner.agent.serving.lease import Keeper, Term, take
+from burst.runner.agent.serving.registration import join, leave, pool_of, register, was_here
+from burst.runner.agent.serving.stay import Stay
 from burst.runner.agent.signals import Signals
 from burst.runner.agent.site import Settings, Site, nodes_folder
-from burst.runner.agent.stay import Stay
-from burst.runner.agent.tier_folders import clear_tiers
 
 log = logging.getLogger(__name__)
 

@@ -17,7 +17,7 @@ from burst.core.model import Lease
 from burst.core.retrying import patience
 from burst.core.store import Store
 from burst.core.store.port import Put
-from burst.runner.agent.schedule import Schedule, at_lease_end
+from burst.runner.agent.running.schedule import Schedule, at_lease_end
 
 log = logging.getLogger(__name__)
 

@@ -11,23 +11,23 @@ from burst.core.errors import BurstError, NotFound
 from burst.core.model import Allocation, Drain, DrainCause, Exit, ExitKind, Failure, Node
 from burst.core.states import AllocationState, Reason
 from burst.core.store import is_local
-from burst.runner.agent.attempt import Attempt
-from burst.runner.agent.gang import is_over, takes_up
+from burst.runner.agent.attempts.attempt import Attempt
+from burst.runner.agent.attempts.releasing import release
+from burst.runner.agent.ends.gang import is_over, takes_up
 from burst.runner.agent.host import Host, Reclaim
-from burst.runner.agent.lease import Term
-from burst.runner.agent.registration import (
+from burst.runner.agent.running.schedule import Schedule, Step
+from burst.runner.agent.serving.lease import Term
+from burst.runner.agent.serving.registration import (
     begin_leaving,
     note_notice,
     note_problem,
     note_rebalance,
     set_idle_since,
 )
-from burst.runner.agent.releasing import release
-from burst.runner.agent.schedule import Schedule, Step
+from burst.runner.agent.serving.stay import Stay
+from burst.runner.agent.serving.tenure import Tenure
 from burst.runner.agent.signals import Signals
 from burst.runner.agent.site import Site
-from burst.runner.agent.stay import Stay
-from burst.runner.agent.tenure import Tenure
 
 log = logging.getLogger(__name__)
 

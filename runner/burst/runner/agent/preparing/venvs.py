@@ -20,8 +20,8 @@ from pathlib import Path
 from typing import Protocol
 
 from burst.core.config.experiment import PythonEnvironment
-from burst.runner.agent.environment import CannotPrepare
 from burst.runner.agent.locks import FileLock
+from burst.runner.agent.running.environment import CannotPrepare
 
 _COMPLETE = "complete"
 KEEP = 10
@@ -30,7 +30,7 @@ _UNUSED_S = 86_400.0
 
 
 class Helper(Protocol):
-    """Who builds for whom: `burst.runner.agent.preparation.Preparation`."""
+    """Who builds for whom: `burst.runner.agent.preparing.preparation.Preparation`."""
 
     def run(self, command: Sequence[str], folder: Path) -> None:
         """Run a command in a folder; raises CannotPrepare if it fails."""

@@ -6,10 +6,10 @@ import logging
 import threading
 from pathlib import Path
 
-from burst.runner.agent.gang import nodes_of
-from burst.runner.agent.preparation import Work
-from burst.runner.agent.sampling import Meter, Recorder
-from burst.runner.agent.shipping import Shipper, ShippingThread
+from burst.runner.agent.attempts.shipping import Shipper, ShippingThread
+from burst.runner.agent.ends.gang import nodes_of
+from burst.runner.agent.hardware.sampling import Meter, Recorder
+from burst.runner.agent.preparing.preparation import Work
 from burst.runner.agent.site import Site
 
 log = logging.getLogger(__name__)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from pathlib import Path
 
-from burst.runner.agent.classify import last_lines, traceback_in
+from burst.runner.agent.ends.classify import last_lines, traceback_in
 
 LAUNCHER_LOG = "launcher.log"
 _RANK_LOG = re.compile(r"^rank(\d+)\.log$")

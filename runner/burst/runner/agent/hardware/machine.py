@@ -17,7 +17,7 @@ import psutil
 from burst.core.blobs.port import Blobs
 from burst.core.errors import BurstError
 from burst.core.model import Json, Slot
-from burst.runner.agent.gpus import Gpu, list_gpus
+from burst.runner.agent.hardware.gpus import Gpu, list_gpus
 
 MIN_FREE_BYTES = 200 * 2**20
 """Below this a node takes no work: its checkpoints and logs would fail halfway."""

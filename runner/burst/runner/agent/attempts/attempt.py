@@ -11,23 +11,29 @@ from burst.core.errors import BurstError, Conflict, Unauthorized, Unreachable
 from burst.core.launch import Outcome, failures_left, is_connected, names_class
 from burst.core.model import Allocation, Drain, DrainCause, Exit, ExitKind, Failure, Json
 from burst.core.states import AllocationState, Reason
-from burst.runner.agent.causes import first_cause, told
-from burst.runner.agent.classify import Ended, classify
-from burst.runner.agent.control import Control, Leaving, Start
-from burst.runner.agent.environment import CannotPrepare
-from burst.runner.agent.gang import LEFT_BEHIND, is_broken, is_gang, never_met
-from burst.runner.agent.machine import check_machine
-from burst.runner.agent.masking import mask_exit
-from burst.runner.agent.meeting import Meeting
-from burst.runner.agent.memory import OomCounter
-from burst.runner.agent.preparation import Preparation, Work
-from burst.runner.agent.rehearsal import Rehearsal
-from burst.runner.agent.releasing import Overtaken, note_drain, note_network, release, step
-from burst.runner.agent.reporting import Reporting
-from burst.runner.agent.schedule import Schedule
+from burst.runner.agent.attempts.masking import mask_exit
+from burst.runner.agent.attempts.meeting import Meeting
+from burst.runner.agent.attempts.rehearsal import Rehearsal
+from burst.runner.agent.attempts.releasing import (
+    Overtaken,
+    note_drain,
+    note_network,
+    release,
+    step,
+)
+from burst.runner.agent.attempts.reporting import Reporting
+from burst.runner.agent.ends.causes import first_cause, told
+from burst.runner.agent.ends.classify import Ended, classify
+from burst.runner.agent.ends.gang import LEFT_BEHIND, is_broken, is_gang, never_met
+from burst.runner.agent.ends.tails import LAUNCHER_LOG, failing_log, rank_logs, tail_of
+from burst.runner.agent.hardware.machine import check_machine
+from burst.runner.agent.hardware.memory import OomCounter
+from burst.runner.agent.preparing.preparation import Preparation, Work
+from burst.runner.agent.running.control import Control, Leaving, Start
+from burst.runner.agent.running.environment import CannotPrepare
+from burst.runner.agent.running.schedule import Schedule
+from burst.runner.agent.running.sweep import sweep
 from burst.runner.agent.site import Site
-from burst.runner.agent.sweep import sweep
-from burst.runner.agent.tails import LAUNCHER_LOG, failing_log, rank_logs, tail_of
 from burst.runner.proof import losing_pools, needs_proof
 
 log = logging.getLogger(__name__)

@@ -10,13 +10,13 @@ import threading
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
-from burst.runner.agent import guard
+from burst.runner.agent.running import guard
 
 _GUARD = (sys.executable, "-I", "-S", str(Path(guard.__file__)))
 
 
 class Process:
-    """A program below its guard (`burst.runner.agent.guard`); safe to use from several threads."""
+    """A program below its guard (`running/guard.py`); safe to use from several threads."""
 
     def __init__(
         self, command: Sequence[str], *, environ: Mapping[str, str], folder: Path, log: Path

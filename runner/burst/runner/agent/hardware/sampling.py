@@ -13,7 +13,7 @@ from burst.core.clock import Clock
 from burst.core.errors import BurstError
 from burst.core.model import MetricChunk, MetricRow, Slot, Trial
 from burst.core.store.port import AppendMetrics, Fence, Store
-from burst.runner.agent import gpus
+from burst.runner.agent.hardware import gpus
 
 log = logging.getLogger(__name__)
 

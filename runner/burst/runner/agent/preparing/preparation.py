@@ -11,11 +11,17 @@ from burst.core.checkpoints.tiers.own_disk import note_local_folders
 from burst.core.config.experiment import ExperimentConfig
 from burst.core.launch import LaunchSpec
 from burst.core.model import Allocation, Experiment, Slot, Trial
-from burst.runner.agent import codes
-from burst.runner.agent.classify import status_text
-from burst.runner.agent.containers import PYTHON, Container, container_for, prepare_image
-from burst.runner.agent.control import Control, Start
-from burst.runner.agent.environment import (
+from burst.runner.agent.ends.classify import status_text
+from burst.runner.agent.ends.gang import is_gang, nodes_of
+from burst.runner.agent.ends.tails import LAUNCHER_LOG, last_lines_of
+from burst.runner.agent.hardware.machine import cpu_count
+from burst.runner.agent.preparing import codes
+from burst.runner.agent.preparing.storage import checkpoints_url, tiers_for
+from burst.runner.agent.preparing.tier_folders import clear_tiers
+from burst.runner.agent.preparing.venvs import ensure_venv, recipe_for
+from burst.runner.agent.running.containers import PYTHON, Container, container_for, prepare_image
+from burst.runner.agent.running.control import Control, Start
+from burst.runner.agent.running.environment import (
     CannotPrepare,
     check_versions,
     devices_for,
@@ -24,13 +30,7 @@ from burst.runner.agent.environment import (
     resolve_secrets,
     threads_for,
 )
-from burst.runner.agent.gang import is_gang, nodes_of
-from burst.runner.agent.machine import cpu_count
 from burst.runner.agent.site import Site
-from burst.runner.agent.storage import checkpoints_url, tiers_for
-from burst.runner.agent.tails import LAUNCHER_LOG, last_lines_of
-from burst.runner.agent.tier_folders import clear_tiers
-from burst.runner.agent.venvs import ensure_venv, recipe_for
 from burst.runner.losses import seconds_between_losses
 from burst.runner.proof import losing_pools, needs_proof
 

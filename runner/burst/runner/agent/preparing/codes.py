@@ -9,7 +9,7 @@ from burst.core.blobs.port import Blobs
 from burst.core.code.archive import code_key, unpack_code
 from burst.core.errors import BurstError, NotFound, StoreError
 from burst.core.model import Code
-from burst.runner.agent.environment import CannotPrepare
+from burst.runner.agent.running.environment import CannotPrepare
 
 KEEP_ARCHIVES = 20
 """Archives kept on a node; the least recently used go first."""

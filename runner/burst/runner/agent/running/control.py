@@ -10,9 +10,9 @@ from pathlib import Path
 from burst.core.clock import Clock
 from burst.core.launch import Stop, StopFlag
 from burst.core.model import Drain, DrainCause
-from burst.runner.agent.containers import Container
-from burst.runner.agent.process import Process
-from burst.runner.agent.schedule import Schedule, Step, schedule_of
+from burst.runner.agent.running.containers import Container
+from burst.runner.agent.running.process import Process
+from burst.runner.agent.running.schedule import Schedule, Step, schedule_of
 
 
 class Leaving(Exception):

@@ -14,15 +14,15 @@ from burst.core.states import Reason
 from burst.core.store import update
 from burst.core.store.port import Append, Delete, Put, Store, Write
 from burst.core.workspace import Workspace
-from burst.runner.agent.gpus import Gpu, list_gpus
-from burst.runner.agent.host import Host, Reclaim
-from burst.runner.agent.machine import (
+from burst.runner.agent.hardware.gpus import Gpu, list_gpus
+from burst.runner.agent.hardware.machine import (
     check_machine,
     default_slots,
     facts_of,
     host_name,
     slots_for,
 )
+from burst.runner.agent.host import Host, Reclaim
 
 _CLOCK = SystemClock()
 _HOST = Host()

@@ -8,9 +8,9 @@ import math
 from burst.core.errors import BurstError
 from burst.core.model import Allocation, ExitKind, Node
 from burst.core.states import NodeState, Reason
-from burst.runner.agent.registration import keep
+from burst.runner.agent.serving.registration import keep
+from burst.runner.agent.serving.stay import Situation, Stay, reason_to_leave
 from burst.runner.agent.site import Site
-from burst.runner.agent.stay import Situation, Stay, reason_to_leave
 
 log = logging.getLogger(__name__)
 

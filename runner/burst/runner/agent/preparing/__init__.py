@@ -1,0 +1,1 @@
+"""From a record to something that can be started: code, environment, folders."""

@@ -1,0 +1,1 @@
+"""Processes: started, guarded, asked to leave, ended."""

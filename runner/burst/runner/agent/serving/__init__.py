@@ -1,0 +1,1 @@
+"""The agent itself: joining, its lease, what it hears, and leaving."""
