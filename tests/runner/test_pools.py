@@ -97,8 +97,18 @@ class TestLocalPool(PoolContract):
 
 
 def sleeper(**environ: str) -> subprocess.Popen[bytes]:
-    program = [sys.executable, "-c", "import time; time.sleep(60)"]
-    return subprocess.Popen(program, env={**os.environ, **environ}, start_new_session=True)
+    """A process that runs by now: before that its environment is its parent's."""
+    program = [sys.executable, "-c", "import time; print(flush=True); time.sleep(60)"]
+    process = subprocess.Popen(
+        program,
+        env={**os.environ, **environ},
+        start_new_session=True,
+        stdout=subprocess.PIPE,
+    )
+    assert process.stdout is not None
+    with process.stdout:
+        process.stdout.readline()
+    return process
 
 
 def handle_of(process: subprocess.Popen[bytes], **fields: Any) -> dict[str, Any]:
