@@ -3,12 +3,16 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 
 import pytest
 
 from burst.core.clock import ManualClock
+from burst.core.retrying import Retries
+from burst.core.store.dynamodb.store import DynamoStore
 from burst.core.store.port import Put
 from burst.core.testing import examples
+from burst.core.testing.ministack import ENVIRON, free_url
 from burst.runner.audit import GRACE_S
 from burst.runner.pools.fake import FakePool
 from burst.runner.pools.port import Leftover
@@ -54,3 +58,23 @@ def test_what_nobody_answers_for_is_named_and_the_status_says_so(
     rows = json.loads(burst("audit", "--json", status=1).stdout)
     assert {row["verdict"] for row in rows} == {"stray"}
     assert pool.alive == ["i-stray"], "an audit changes nothing"
+
+
+def test_a_table_that_does_not_answer_hides_no_machine(
+    burst: Burst, pool: FakePool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for name, value in ENVIRON.items():
+        monkeypatch.setenv(name, value)
+    url = f"dynamodb://lab?endpoint_url={free_url()}"
+    before = burst.session.workspace
+    burst.session.workspace = replace(before, store=DynamoStore(url, Retries(attempts=1)))
+    pool.make("i-1", "launch-1")
+    text = burst("audit", status=1, COLUMNS="300").stdout
+    assert "2 things not explained" in text
+    for word in ("i-1", "DynamoDB did not answer for table lab", "could not be read"):
+        assert word in text
+    table, machine = json.loads(burst("audit", "--json", status=1).stdout)
+    assert (table["kind"], table["id"], table["verdict"]) == ("store", url, "unknown")
+    assert (machine["id"], machine["owner"], machine["verdict"]) == ("i-1", None, "unknown")
+    burst.session.store.close()
+    burst.session.workspace = before

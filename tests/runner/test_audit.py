@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+import threading
+from collections.abc import Iterator
+from contextlib import closing
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -9,10 +13,14 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from burst.core.config.cluster import AwsPool, ClusterConfig
 from burst.core.errors import Unreachable
 from burst.core.model import Node, Supply
+from burst.core.retrying import Retries
+from burst.core.store.dynamodb.store import DynamoStore
 from burst.core.store.port import Put
 from burst.core.testing import examples
+from burst.core.testing.ministack import ENVIRON, free_url
 from burst.runner.audit import (
     GRACE_S,
     LEFTOVER_GRACE_S,
@@ -26,6 +34,7 @@ from burst.runner.pools.fake import FakePool
 from burst.runner.pools.port import Leftover, Liveness, Machine
 from burst.runner.reconcile.strays import LEFTOVERS_EVERY_S, SWEEP_EVERY_S
 from burst.runner.supply import FAILURES_TO_STOP
+from tests.core.store.mock_dynamodb import mock_dynamodb
 from tests.runner.house import House
 
 LAUNCH = "launch-1m3k9zq4w7c"
@@ -146,6 +155,97 @@ def test_an_audit_of_a_pool_that_does_not_answer_is_not_clean(house: House) -> N
     found = audit(house.ws, {"spot": Silent("spot", house.clock)})
     assert [each.verdict for each in unexplained(found)] == [Verdict.UNKNOWN]
     assert "a cable" in found[0].will
+
+
+def test_what_is_silent_is_a_finding_in_time_and_hides_nothing_else(house: House) -> None:
+    ended = threading.Event()
+
+    class Silent(FakePool):
+        def machines(self) -> list[Machine]:
+            ended.wait()
+            return []
+
+    house.pool.make("i-stray", "launch-gone")
+    house.clock.advance(GRACE_S)
+    silent = {name: Silent(name, house.clock) for name in ("spot", "big")}
+    found = audit(house.ws, {**silent, "local": house.pool}, within=0.2)
+    ended.set()
+    told = {(each.pool, each.id, each.verdict) for each in found}
+    assert told == {
+        ("spot", "spot", Verdict.UNKNOWN),
+        ("big", "big", Verdict.UNKNOWN),
+        ("local", "i-stray", Verdict.STRAY),
+    }
+
+
+@pytest.fixture(params=["refuses", "has no such table"])
+def without_table(
+    request: pytest.FixtureRequest, house: House, monkeypatch: pytest.MonkeyPatch
+) -> Iterator[House]:
+    """Its store is a table that nobody serves, or that nobody has made."""
+    for name, value in ENVIRON.items():
+        monkeypatch.setenv(name, value)
+    with mock_dynamodb() as server:
+        where = free_url() if request.param == "refuses" else server
+        hasty = Retries(attempts=2, sleep=lambda _: None)
+        with closing(DynamoStore(f"dynamodb://burst-lab?endpoint_url={where}", hasty)) as store:
+            house.ws = replace(house.ws, store=store)
+            yield house
+
+
+def test_without_its_table_all_that_is_tagged_is_listed_and_the_table_too(
+    without_table: House,
+) -> None:
+    house = without_table
+    house.pool.make("i-1", LAUNCH)
+    house.pool.left = [Leftover("volume", "vol-1", 1e4, LAUNCH)]
+    table, machine, volume = unexplained(audit(house.ws, {"local": house.pool}))
+    assert (table.kind, table.id) == ("store", house.ws.store.url)
+    assert "table burst-lab" in table.will
+    assert [(each.kind, each.id, each.owner) for each in (machine, volume)] == [
+        ("machine", "i-1", ""),
+        ("volume", "vol-1", ""),
+    ]
+    assert {each.verdict for each in (table, machine, volume)} == {Verdict.UNKNOWN}
+    assert "could not be read" in machine.will
+    assert house.pool.alive == ["i-1"]
+
+
+def test_a_table_that_does_not_answer_is_told_where_nothing_is_up(without_table: House) -> None:
+    (table,) = audit(without_table.ws, {"local": without_table.pool})
+    assert (table.kind, table.verdict) == ("store", Verdict.UNKNOWN)
+
+
+def test_a_table_that_falls_silent_between_two_looks_is_a_finding(
+    without_table: House, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    house = without_table
+    monkeypatch.setattr(house.ws.store, "newest_cursor", lambda: "")
+    house.pool.make("i-1", LAUNCH)
+    found = audit(house.ws, {"local": house.pool})
+    assert [each.kind for each in unexplained(found)] == ["store", "machine"]
+
+
+def test_a_node_that_is_kept_after_a_failure_says_until_when() -> None:
+    facts = {"kept_until": 1_800_000_000.0}
+    kept = node(handle={"instance": "i-1"}, cordoned=1.0, draining=None, facts=facts)
+    will = judge_machine("spot", machine(), [kept]).will
+    assert will == "it is kept until 2027-01-15 08:00 UTC to be looked at, and then leaves"
+    leaving = kept.model_copy(update={"draining": 2.0})
+    assert "kept" not in judge_machine("spot", machine(), [leaving]).will
+
+
+def test_a_node_of_the_minimum_is_said_to_stay_and_the_next_to_leave(house: House) -> None:
+    spot = AwsPool(instance_types=("c5.large",), max_nodes=3, min_nodes=1)
+    pool = FakePool("spot", house.clock, costs=True)
+    for number, id in enumerate(("node-1m3k9zq4w7a", "node-1m3k9zq4w7b")):
+        own = {"id": id, "handle": {"instance": f"i-{number}"}, "ready": 3.0}
+        house.store.commit(Put(node(**own, draining=None, terminating=None, facts={})))
+        pool.make(f"i-{number}", LAUNCH)
+    ws = replace(house.ws, cluster=ClusterConfig(pools={"spot": spot}))
+    first, second = audit(ws, {"spot": pool})
+    assert "one of the pool's min_nodes" in first.will
+    assert second.will == "it leaves when it has been idle"
 
 
 def test_machines_that_fail_again_and_again_stop_the_pool_with_their_console(house: House) -> None:

@@ -1,28 +1,46 @@
 """Everything that carries the cluster's tags, who answers for it, and what is to be done about it.
 
 What is listed first is what the cloud has, by tag alone; then the records are read. So it can be
-run when nothing is known any more, and nothing is called clean that nobody has looked at.
+run when nothing is known any more, and nothing is called clean that nobody has looked at. All are
+asked at once, and one that is silent keeps nobody waiting for the others.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+import threading
+import time
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from concurrent.futures import Future
 from dataclasses import dataclass
 from enum import StrEnum
+from functools import partial
+from typing import TypeVar
 
-from burst.core.blobs.port import Blobs
-from burst.core.errors import BurstError
+from burst.core.blobs.port import Blobs, Unfinished
+from burst.core.config.cluster import AwsPool, ClusterConfig
+from burst.core.errors import BurstError, Unreachable
 from burst.core.model import Node
+from burst.core.retrying import patience
+from burst.core.states import NodeState
 from burst.core.units import format_duration
 from burst.core.workspace import Workspace
 from burst.runner.pools.port import Leftover, Machine, Pool
 
+T = TypeVar("T")
+_Has = tuple[Sequence[Machine], Sequence[Leftover]]
+
+WITHIN_S = 15.0
+"""Whoever has not answered by then is not waited for."""
+_TRIED_FOR_S = 8.0
+"""Nothing is tried again that would begin later, so that most of it has ended by then."""
 GRACE_S = 90.0
 """A machine younger than this may belong to an answer that is still being taken in."""
 BLOBS = "(blobs)"
-"""Stands for a pool where something is no pool's."""
+STORE = "(store)"
+"""Stand for a pool where something is no pool's."""
 LEFTOVER_GRACE_S = 600.0
 """Disks, interfaces and groups outlive their machine for a while by themselves."""
+_UNREAD = "its record could not be read; no runner ends it before that"
 
 
 class Verdict(StrEnum):
@@ -38,7 +56,7 @@ class Found:
 
     pool: str
     kind: str
-    """`machine`, `volume`, …"""
+    """`machine`, `volume`, …; `pool`, `blobs` or `store` for what could not be looked at."""
     id: str
     launch: str
     owner: str
@@ -54,28 +72,53 @@ class Found:
         return self.verdict in (Verdict.OWNED, Verdict.YOUNG)
 
 
-def audit(ws: Workspace, pools: Mapping[str, Pool]) -> list[Found]:
-    """Look at every pool, and at the blobs. What does not answer is a finding of its own."""
-    store = ws.store
-    found = _uploads(ws.blobs)
-    for name, pool in pools.items():
+def audit(ws: Workspace, pools: Mapping[str, Pool], *, within: float = WITHIN_S) -> list[Found]:
+    """Look at every pool, at the blobs, and whether the store answers.
+
+    What does not answer is a finding of its own. Where that is the store, all that is tagged is
+    listed nevertheless, with nobody known to answer for it.
+
+    Args:
+        within: seconds after which nobody's answer is waited for any more.
+    """
+    until = time.monotonic() + within
+    store = _aside(ws.store.newest_cursor)
+    uploads = _aside(ws.blobs.unfinished)
+    asked = {name: _aside(partial(_all_of, pool)) for name, pool in pools.items()}
+    found = _uploads(ws.blobs, uploads, until)
+    has: dict[str, _Has] = {}
+    for name, look in asked.items():
         try:
-            machines, leftovers = pool.machines(), pool.leftovers()
+            has[name] = _answer(look, until)
         except BurstError as error:
-            found.append(_unknown(name, error))
-            continue
-        nodes = store.live(Node, name) if machines or leftovers else []
-        found += [judge_machine(name, machine, nodes) for machine in machines]
-        found += [judge_leftover(name, leftover, nodes) for leftover in leftovers]
+            found.append(_unknown(name, "pool", name, error))
+    try:
+        _answer(store, until)
+        with patience(max(1.0, until - time.monotonic())):
+            nodes = ws.store.live(Node) if any(map(any, has.values())) else []
+    except BurstError as error:
+        found.insert(0, _unknown(STORE, "store", ws.store.url, error))
+        for name, (machines, leftovers) in has.items():
+            found += [_found(name, each, Verdict.UNKNOWN, _UNREAD) for each in machines]
+            found += [_rest(name, each, Verdict.UNKNOWN, _UNREAD) for each in leftovers]
+        return found
+    for name, (machines, leftovers) in has.items():
+        own, least = [node for node in nodes if node.pool == name], _min_nodes(ws.cluster, name)
+        found += [judge_machine(name, machine, own, least) for machine in machines]
+        found += [judge_leftover(name, leftover, own) for leftover in leftovers]
     return found
 
 
-def _uploads(blobs: Blobs) -> list[Found]:
+def _all_of(pool: Pool) -> _Has:
+    return pool.machines(), pool.leftovers()
+
+
+def _uploads(blobs: Blobs, look: Future[Sequence[Unfinished]], until: float) -> list[Found]:
     """Uploads that no writer will finish, which are paid for and show as no blob."""
     try:
-        unfinished = blobs.unfinished()
+        unfinished = _answer(look, until)
     except BurstError as error:
-        return [_unknown(BLOBS, error)]
+        return [_unknown(BLOBS, "blobs", blobs.url, error)]
     will = "no writer is at it any more: it is discarded"
     return [
         Found(BLOBS, "upload", each.key, "", "", each.age, verdict=Verdict.STRAY, will=will)
@@ -83,18 +126,51 @@ def _uploads(blobs: Blobs) -> list[Found]:
     ]
 
 
-def judge_machine(pool: str, machine: Machine, nodes: Iterable[Node]) -> Found:
+def _min_nodes(cluster: ClusterConfig, pool: str) -> int:
+    config = cluster.pools.get(pool)
+    return config.min_nodes if isinstance(config, AwsPool) else 0
+
+
+def _aside(ask: Callable[[], T]) -> Future[T]:
+    """Ask in a thread of its own, which a process that ends does not wait for."""
+    answer: Future[T] = Future()
+
+    def run() -> None:
+        try:
+            with patience(_TRIED_FOR_S):
+                answer.set_result(ask())
+        except Exception as error:
+            answer.set_exception(error)
+
+    threading.Thread(target=run, daemon=True).start()
+    return answer
+
+
+def _answer(asked: Future[T], until: float) -> T:
+    """
+    Raises:
+        Unreachable: there is none yet.
+        BurstError: what was raised instead of one.
+    """
+    try:
+        return asked.result(max(0.0, until - time.monotonic()))
+    except TimeoutError:
+        raise Unreachable("there was no answer in time") from None
+
+
+def judge_machine(pool: str, machine: Machine, nodes: Iterable[Node], min_nodes: int = 0) -> Found:
     """Whether a record answers for the machine. Pure.
 
     Args:
         nodes: all of the pool that are not gone, read after the machine was listed.
+        min_nodes: how many of them stay without work.
     """
     nodes = list(nodes)
     mine = [node for node in nodes if machine.id in (node.id, node.handle.get("instance"))]
     free = [node for node in nodes if _awaits(node, machine.launch)]
     if mine:
         owner = min(mine, key=lambda node: node.id)
-        return _found(pool, machine, Verdict.OWNED, _plans_for(owner), owner.id)
+        return _found(pool, machine, Verdict.OWNED, _plans_for(owner, nodes, min_nodes), owner.id)
     if free:
         will = f"it becomes one of the nodes of its request {machine.launch}"
         return _found(pool, machine, Verdict.OWNED, will)
@@ -124,11 +200,17 @@ def _awaits(node: Node, launch: str) -> bool:
     return bool(node.launch) and node.launch == launch and not node.handle
 
 
-def _plans_for(node: Node) -> str:
+def _plans_for(node: Node, nodes: Sequence[Node], min_nodes: int) -> str:
     if node.terminating is not None:
         return "it is being ended"
     if node.draining is not None:
         return "it leaves when what runs there has left"
+    if node.kept_until is not None:
+        date = time.strftime("%Y-%m-%d %H:%M UTC", time.gmtime(node.kept_until))
+        return f"it is kept until {date} to be looked at, and then leaves"
+    ready = sorted(each.id for each in nodes if each.state is NodeState.READY)
+    if node.id in ready[:min_nodes]:
+        return "it stays without work, too: it is one of the pool's min_nodes"
     return "it leaves when it has been idle"
 
 
@@ -142,7 +224,6 @@ def _rest(pool: str, leftover: Leftover, verdict: Verdict, will: str, owner: str
     return Found(*what, verdict=verdict, will=will)
 
 
-def _unknown(pool: str, error: BurstError) -> Found:
+def _unknown(pool: str, kind: str, id: str, error: BurstError) -> Found:
     will = f"it could not be looked at: {error.what}" + (f" ({error.why})" if error.why else "")
-    kind = "blobs" if pool == BLOBS else "pool"
-    return Found(pool, kind, pool, "", "", None, verdict=Verdict.UNKNOWN, will=will)
+    return Found(pool, kind, id, "", "", None, verdict=Verdict.UNKNOWN, will=will)

@@ -24,7 +24,7 @@ def audit_page(found: Sequence[Found], pools: Sequence[str], width: int) -> Rend
     """What was found, one row each, and what it comes to.
 
     Args:
-        pools: those that were looked at and cost money.
+        pools: those that were looked at and cost money; of no use where something was found.
     """
     bad = unexplained(found)
     if not pools and not found:
@@ -36,7 +36,7 @@ def audit_page(found: Sequence[Found], pools: Sequence[str], width: int) -> Rend
         Column("WHAT", [each.kind for each in found]),
         Column("ID", [each.id for each in found]),
         Column("POOL", [each.pool for each in found], rank=3),
-        Column("OWNER", [each.owner or "–" for each in found], rank=1),
+        Column("OWNER", [_owner(each) for each in found], rank=1),
         Column("AGE", [_age(each.age) for each in found], rank=4, justify="right"),
         Column("VERDICT", [Text(each.verdict, style=_STYLE[each.verdict]) for each in found]),
         Column("WHAT WILL BE DONE", [Text(each.will, style=text.FAINT) for each in found], rank=2),
@@ -46,6 +46,11 @@ def audit_page(found: Sequence[Found], pools: Sequence[str], width: int) -> Rend
     else:
         total = Text(f"✔ {counted(len(found), 'thing')}, all explained", style="green")
     return Group(table(columns, width), "", total)
+
+
+def _owner(found: Found) -> str:
+    is_listed = found.kind not in ("pool", "blobs", "store")
+    return "unknown" if is_listed and found.verdict is Verdict.UNKNOWN else found.owner or "–"
 
 
 def _age(age: float | None) -> str:

@@ -12,6 +12,9 @@ from burst.core.model.base import Json, Part, Record
 from burst.core.model.work import Failure
 from burst.core.states import AllocationState, NodeState, Reason, Stateful, is_terminal
 
+KEPT_UNTIL = "kept_until"
+"""In a node's facts: until when it stays, without new work, because an attempt failed there."""
+
 
 class ExitKind(StrEnum):
     COMPLETED = "completed"  # trained to its length
@@ -148,6 +151,9 @@ class Node(Record):
     reclaim_at: float | None = None
     """When it will be, as the notice says."""
     idle_since: float | None = None
+    wanted_at: float | None = None
+    """When the plan last said that it is to stay although it has no work; a mark that changes, by
+    the clock of whoever wrote it."""
     handle: Mapping[str, Json] = Field(default_factory=dict)
     """What its pool needs to find it again (process id and start time, instance id, …)."""
     facts: Mapping[str, Json] = Field(default_factory=dict)
@@ -164,6 +170,12 @@ class Node(Record):
             (self.launched, NodeState.LAUNCHED),
         )
         return next((state for date, state in dates if date is not None), NodeState.REQUESTED)
+
+    @property
+    def kept_until(self) -> float | None:
+        """Until when it stays to be looked at; None if it is not kept."""
+        found = self.facts.get(KEPT_UNTIL)
+        return float(found) if isinstance(found, int | float) else None
 
     @property
     def pool_name(self) -> str:

@@ -10,6 +10,7 @@ from burst.core.config.cluster import LocalPool, PoolConfig, StaticPool
 from burst.core.errors import BurstError, NotFound, Refused
 from burst.core.ids import new_id
 from burst.core.model import Event, Json, Lease, Node, Slot
+from burst.core.model.placement import KEPT_UNTIL
 from burst.core.states import Reason
 from burst.core.store import update
 from burst.core.store.port import Append, Delete, Put, Store, Write
@@ -26,8 +27,6 @@ from burst.runner.agent.host import Host, Reclaim
 
 _CLOCK = SystemClock()
 _HOST = Host()
-KEPT_UNTIL = "kept_until"
-"""In a node's facts: until when it stays, without new work, because an attempt failed there."""
 
 
 def pool_of(pools: Mapping[str, PoolConfig], name: str) -> PoolConfig:
