@@ -18,7 +18,7 @@ from burst.core.model import Exit, ExitKind, Lease, Node
 from burst.core.states import AllocationState, NodeState, Reason
 from burst.core.store import update
 from burst.runner.agent.running.sweep import marked
-from burst.runner.agent.serving.stay import Situation, Stay, reason_to_leave
+from burst.runner.agent.serving.stay import PLAN_FIRST_S, Situation, Stay, reason_to_leave
 from burst.runner.node import main, power
 from burst.runner.node.imds import Imds
 from burst.runner.node.instance import Instance
@@ -320,7 +320,9 @@ def test_a_shutdown_that_fails_is_tried_again(
 
 def test_what_a_pool_says_of_its_agents_is_taken_from_the_cluster_file() -> None:
     aws = AwsPool(instance_types=("c5.large",), max_nodes=2, min_nodes=1, keep_on_error=60.0)
-    assert Stay.of(aws) == Stay(300.0, 7 * 24 * 3600.0, 60.0, 1)
+    assert Stay.of(aws) == Stay(300.0 + PLAN_FIRST_S, 7 * 24 * 3600.0, 60.0, 1)
+    brief = aws.model_copy(update={"idle": 2.0})
+    assert Stay.of(brief).idle == 8.0
     assert Stay.of(LocalPool()) == Stay(60.0)
     assert Stay.of(StaticPool(slots_per_node=1)) == Stay()
 

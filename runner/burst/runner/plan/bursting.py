@@ -45,7 +45,10 @@ def is_dry(pool: PlanPool, ready: int, until: float) -> bool:
         return True
     if ready or pool.coming:
         return False
-    unfit = pool.nodes >= pool.max_nodes and bool(pool.trouble)
+    if pool.misfit:
+        return True
+    full = pool.slots_per_node > 0 and pool.nodes >= pool.max_nodes
+    unfit = full and bool(pool.trouble)
     if not pool.launches or unfit:
         return True
     return pool.retry_at is not None and pool.retry_at >= until

@@ -6,7 +6,10 @@ from burst.runner.plan.snapshot import Want
 
 
 def can_ever_fit(want: Want, slots_per_node: int, max_nodes: int) -> bool:
-    """Whether a pool of such nodes could run the gang, were all of them empty."""
+    """Whether a pool of such nodes could run the gang, were all of them empty; it might where it
+    is not known how many slots they have (0)."""
+    if not slots_per_node:
+        return True
     if want.slots <= slots_per_node:
         return max_nodes > 0
     nodes = gang_nodes(want, slots_per_node)
@@ -15,6 +18,8 @@ def can_ever_fit(want: Want, slots_per_node: int, max_nodes: int) -> bool:
 
 def gang_nodes(want: Want, slots_per_node: int) -> int:
     """The nodes of a gang of several; 0 where one node would do, or several would not."""
+    if not slots_per_node:
+        return 0
     whole = want.slots > slots_per_node and want.slots % slots_per_node == 0
     return want.slots // slots_per_node if whole and not want.single_node else 0
 

@@ -182,7 +182,7 @@ class _Making:
         answers = Answers(self.pools, self.rooms, self.now)
         for unmet, known in self.waiting:
             self.waits.append(self._wait(unmet, known, answers))
-        drains, dates = self._idle()
+        drains, dates, keeps = self._idle()
         dates += self.scaling.dates()
         dates += [each.at for _, later in self.soon for each in later]
         dates += [wait.until for wait in self.waits if wait.until is not None]
@@ -192,6 +192,7 @@ class _Making:
             yields=tuple(self.yields),
             launches=tuple(asked),
             drains=tuple(drains),
+            keeps=tuple(sorted(keeps)),
             waits=tuple(sorted(self.waits, key=lambda wait: wait.trial)),
             next=min((date for date in dates if date > self.now), default=None),
         )
@@ -212,21 +213,25 @@ class _Making:
         until = min(dates if retry is None else [*dates, retry], default=None)
         return Wait(unmet.want.trial, answers.why_not(unmet.want, standings), until)
 
-    def _idle(self) -> tuple[list[str], list[float]]:
-        """The nodes that leave for want of work, and when others will."""
+    def _idle(self) -> tuple[list[str], list[float], set[str]]:
+        """The nodes that leave for want of work, when others will, and those that stay for
+        somebody."""
         busy = {share.node for run in self.snapshot.runs for share in run.shares}
         busy |= {share.node for start in self.starts for share in start.shares}
         self._keep_for_those_to_come()
         drains: list[str] = []
         later: list[float] = []
+        keeps: set[str] = set()
         for name in sorted(self.pools):
             if name in self.yielding:
                 continue
             kept = self.kept | self.scaling.asking[name].kept
+            idle = {node.id for node in self.nodes[name] if node.idle_since is not None}
+            keeps |= (kept & idle) - busy
             now, dates = unused(self.pools[name], self.nodes[name], busy, kept, self.now)
             drains += now
             later += dates
-        return drains, later
+        return drains, later, keeps
 
     def _keep_for_those_to_come(self) -> None:
         """A node that a trial needs before it would have been idle once more stays."""

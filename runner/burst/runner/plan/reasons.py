@@ -109,14 +109,14 @@ class Answers:
         if never and not room.could_ever(want):
             return _never_fits(want, pool)
         if room.nodes == 0:
-            return self._no_node(pool)
+            return self._no_node(pool, standing.ahead)
         if standing.ahead:
             return self._no_more(
                 "queued", f"trials ahead of it in pool {pool.name} come first", pool
             )
         return self._no_room(want, pool, room)
 
-    def _no_node(self, pool: PlanPool) -> Reason:
+    def _no_node(self, pool: PlanPool, ahead: bool) -> Reason:
         if pool.stopped:
             return Reason(code="pool-stopped", text=_stopped(pool))
         if self._refused(pool):
@@ -131,11 +131,23 @@ class Answers:
                 f"run `burst agent --pool {pool.name}` on one"
             )
             return Reason(code="no-node", text=text)
+        if not pool.slots_per_node:
+            text = f"it is not known yet what a node of pool {pool.name} has; it is asked again"
+            return Reason(code="no-node", text=_after_trouble(text, pool))
+        if pool.nodes < pool.max_nodes:
+            return self._none_yet(pool, ahead)
         if pool.trouble:
             text = f"no node of pool {pool.name} is fit to train: {pool.trouble}"
             return Reason(code="unfit-node", text=text)
         text = f"pool {pool.name} has all of its {pool.max_nodes} nodes, and none of them is ready"
         return Reason(code="no-node", text=text)
+
+    def _none_yet(self, pool: PlanPool, ahead: bool) -> Reason:
+        if ahead:
+            text = f"trials ahead of it in pool {pool.name} come first"
+            return Reason(code="queued", text=_after_trouble(text, pool))
+        text = f"pool {pool.name} has no node that is ready"
+        return Reason(code="no-node", text=_after_trouble(text, pool))
 
     def _no_room(self, want: Want, pool: PlanPool, room: Room) -> Reason:
         free = f"{room.free} free on {counted(room.nodes, 'node')}"
@@ -170,7 +182,8 @@ def _never_fits(want: Want, pool: PlanPool) -> Reason:
 
 
 def _stopped(pool: PlanPool) -> str:
-    last = f" (the last said: {pool.trouble})" if pool.trouble else ""
+    told = not pool.trouble or pool.trouble in pool.stopped
+    last = "" if told else f" (the last said: {pool.trouble})"
     return (
         f"pool {pool.name} starts no more nodes: {pool.stopped}{last}; "
         f"`burst pool resume {pool.name}` lets it"

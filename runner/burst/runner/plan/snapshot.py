@@ -75,6 +75,7 @@ class PlanNode:
 class PlanPool:
     name: str
     slots_per_node: int
+    """0 where the pool could not say yet; then nothing is asked of it."""
     max_nodes: int
     launches: bool
     """Whether burst starts its nodes; else they join by themselves."""
@@ -94,6 +95,9 @@ class PlanPool:
     """Until then no node is asked for."""
     stopped: str = ""
     """Why no more nodes are asked for until a person says so; empty where they are."""
+    misfit: bool = False
+    """Whether it can have no machine until a person changes how it is set up; `trouble` says why,
+    and from `retry_at` on it is asked again whether somebody did."""
     min_nodes: int = 0
     quiet: float = 0.0
     """Seconds without a new arrival to wait for before nodes are asked for, so that those who come
@@ -161,6 +165,8 @@ class Plan:
     launches: tuple[Launch, ...] = ()
     drains: tuple[str, ...] = ()
     """Idle nodes that leave."""
+    keeps: tuple[str, ...] = ()
+    """Idle nodes that somebody waits for: they stay although they have no work."""
     waits: tuple[Wait, ...] = ()
     next: float | None = None
     """When a plan would differ without anything having changed."""

@@ -5,6 +5,7 @@ from __future__ import annotations
 import logging
 from functools import partial
 
+from burst.core.errors import Refused
 from burst.core.ids import new_id
 from burst.core.model import Allocation, DrainCause, Event, Node, Supply, Trial
 from burst.core.states import AllocationState, Reason, TrialState
@@ -13,14 +14,20 @@ from burst.core.units import counted
 from burst.runner.enforce import config_of
 from burst.runner.plan import Plan, plan
 from burst.runner.plan.snapshot import Launch, Start, Yield
+from burst.runner.pools.port import NothingOpen
 from burst.runner.reconcile.context import Context, View
 from burst.runner.reconcile.launching import intend
-from burst.runner.reconcile.reading import snapshot_of
+from burst.runner.reconcile.limits import book_misfit
+from burst.runner.reconcile.reading import idle_of, snapshot_of
+from burst.runner.supply import after_asked
 from burst.runner.transitions import move
 from burst.runner.wishes import ask_to_leave
 
 log = logging.getLogger(__name__)
 
+KEEP_EVERY_S = 5.0
+"""Between two words to an agent that its node is to stay; what it leaves for a runner to decide
+(`burst.runner.agent.serving.stay`) is three times as long."""
 _WAITS_A_COMMIT = 40
 
 
@@ -28,7 +35,7 @@ def reconcile_planning(ctx: Context, view: View) -> tuple[float | None, list[Nod
     """Plan and act. Returns seconds until the plan would differ by itself, and the nodes whose
     intents were written, which are yet to be launched."""
     made = plan(snapshot_of(ctx, view))
-    _Acting(ctx, view).carry_out(made)
+    Acting(ctx, view).carry_out(made)
     created: list[Node] = []
     supplies = dict(view.supplies)
     for each in made.launches:
@@ -41,13 +48,23 @@ def _intend(
     ctx: Context, view: View, supplies: dict[str, Supply], asked: Launch, created: list[Node]
 ) -> None:
     supply = supplies[asked.pool]
-    nodes = intend(ctx, view, supply, asked)
+    if asked.pool not in ctx.limits:
+        return  # it was booked a moment ago that the pool can have no machine
+    try:
+        nodes = intend(ctx, view, supply, asked)
+    except NothingOpen:
+        raise
+    except Refused as error:
+        book_misfit(ctx, supply, error)
+        del ctx.limits[asked.pool]
+        return
     if nodes:  # the next launch of this pass writes the book that this one has written
-        supplies[asked.pool] = supply.model_copy(update={"version": supply.version + 1})
+        written = after_asked(supply)
+        supplies[asked.pool] = written.model_copy(update={"version": supply.version + 1})
         created += nodes
 
 
-class _Acting:
+class Acting:
     """The versions that the plan was made from, and those that acting on it has made."""
 
     def __init__(self, ctx: Context, view: View) -> None:
@@ -64,6 +81,8 @@ class _Acting:
             self._yield(leave)
         for id in made.drains:
             self._drain(self.nodes[id])
+        for id in made.keeps:
+            self._keep(self.nodes[id])
         changed: list[Trial] = []
         for wait in made.waits:
             trial = self.trials[wait.trial]
@@ -139,6 +158,14 @@ class _Acting:
         now = self.ctx.clock.now()
         changed = node.model_copy(update={"draining": now, "cordoned": node.cordoned or now})
         self.ctx.commit(Put(changed), Append(_node_event(node, "draining", "it had no work", now)))
+
+    def _keep(self, node: Node) -> None:
+        """Tell the node's agent that somebody waits for it, before it leaves by itself."""
+        now, idle = self.ctx.clock.now(), idle_of(self.ctx.cluster.pools.get(node.pool))
+        near = idle is not None and now >= (node.idle_since or now) + idle - 2 * KEEP_EVERY_S
+        told = node.wanted_at is not None and abs(now - node.wanted_at) < KEEP_EVERY_S
+        if near and not told:
+            self.ctx.commit(Put(node.model_copy(update={"wanted_at": now})))
 
     def _tell(self, trials: list[Trial]) -> None:
         """Store why trials wait. Nobody acts on it, so a conflict is left to the next pass."""

@@ -6,16 +6,17 @@ from collections import Counter
 from collections.abc import Mapping
 from dataclasses import replace
 
-from burst.core.config.cluster import AwsPool, LocalPool, SlurmPool, StaticPool
+from burst.core.config.cluster import AwsPool, LocalPool, PoolConfig, SlurmPool, StaticPool
 from burst.core.model import Allocation, DrainCause, Experiment, Node, Trial
 from burst.core.states import ExperimentState, NodeState, Reason, TrialState
 from burst.runner.enforce import config_of
 from burst.runner.plan.reasons import PAUSED_EXPERIMENT, PAUSED_TRIAL
 from burst.runner.plan.snapshot import PlanNode, PlanPool, Run, Snapshot, Want
+from burst.runner.pools.port import Limits
 from burst.runner.proof import admitted, losing_pools
 from burst.runner.reconcile.context import Context, View
 from burst.runner.reconcile.exits import BACKING_OFF
-from burst.runner.supply import trouble
+from burst.runner.supply import is_misfit, trouble
 
 _COMING = (NodeState.REQUESTED, NodeState.LAUNCHED, NodeState.REGISTERED)
 QUIET_S = 1.0
@@ -129,12 +130,13 @@ def _pool(ctx: Context, view: View, name: str) -> PlanPool:
     coming = [node for node in there if node.state in _COMING and not _problems(node)]
     whole = Counter(node.launch for node in coming if node.whole)
     cells = {node.launch: node.cell for node in coming if node.cell}
-    idle = config.idle if isinstance(config, LocalPool | SlurmPool | AwsPool) else None
+    idle = idle_of(config)
     costly = isinstance(config, AwsPool)
+    limits = ctx.limits.get(name) or Limits(slots_per_node=0, max_nodes=len(there))
     return PlanPool(
         name=name,
-        slots_per_node=pool.limits.slots_per_node,
-        max_nodes=pool.limits.max_nodes,
+        slots_per_node=limits.slots_per_node,
+        max_nodes=limits.max_nodes,
         launches=not isinstance(config, StaticPool),
         idle=idle,
         nodes=len(there),
@@ -144,9 +146,15 @@ def _pool(ctx: Context, view: View, name: str) -> PlanPool:
         trouble="; ".join(filter(None, [trouble(supply), *_unfit(there)])),
         retry_at=pool.closed_until(supply, ctx.clock.now()),
         stopped=str(supply.stopped or ""),
+        misfit=is_misfit(supply),
         min_nodes=config.min_nodes if isinstance(config, AwsPool) else 0,
         quiet=QUIET_S if costly else 0.0,
     )
+
+
+def idle_of(config: PoolConfig | None) -> float | None:
+    """Seconds without work after which a node of the pool leaves; None is never."""
+    return config.idle if isinstance(config, LocalPool | SlurmPool | AwsPool) else None
 
 
 def _problems(node: Node) -> list[str]:

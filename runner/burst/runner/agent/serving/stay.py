@@ -9,6 +9,12 @@ from burst.core.config.cluster import AwsPool, PoolConfig, StaticPool
 from burst.core.states import Reason
 
 
+PLAN_FIRST_S = 15.0
+"""Beyond a paid pool's `idle` (three times as much, where that is less): a runner that is there
+decides by then which nodes leave, and knows what for others have to stay. Without a runner the
+agent leaves by itself."""
+
+
 @dataclass(frozen=True)
 class Stay:
     """What the pool says of its agents, in seconds."""
@@ -27,7 +33,8 @@ class Stay:
         if isinstance(pool, StaticPool):
             return cls()
         if isinstance(pool, AwsPool):
-            return cls(pool.idle, pool.max_life, pool.keep_on_error, pool.min_nodes)
+            idle = pool.idle + min(PLAN_FIRST_S, 3 * pool.idle)
+            return cls(idle, pool.max_life, pool.keep_on_error, pool.min_nodes)
         return cls(pool.idle)
 
 

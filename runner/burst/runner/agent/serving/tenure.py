@@ -28,6 +28,8 @@ class Tenure:
         self._born = now - max(0.0, site.clock.now() - (site.node.launched or math.inf))
         self._kept_since: float | None = None
         self._judged: set[str] = set()
+        self._wanted_at: float | None = None
+        """The newest word of the plan's that was counted, that the node is to stay."""
 
     def note_end(self, allocation: str) -> None:
         """It was released. The node of one that failed stays for a while without new work, to be
@@ -62,10 +64,23 @@ class Tenure:
         reason = reason_to_leave(self._stay, situation)
         if reason is None or reason.code != "idle" or self.unauthorized:
             return reason
-        if self._is_of_the_minimum():
+        if self._is_wanted() or self._is_of_the_minimum():
             self._busy_until = now  # looked at again only when that long is over
             return None
         return reason
+
+    def _is_wanted(self) -> bool:
+        """Whether the plan has said anew that the node is to stay, for somebody who waits."""
+        site = self._site
+        try:
+            found = site.ws.store.find(Node, site.node.id)
+        except BurstError as error:
+            log.warning("looking whether the node is wanted: %s", error.what)
+            return True  # what cannot be asked ends nothing; the lease ends what has to end
+        if found is None or found.wanted_at is None or found.wanted_at == self._wanted_at:
+            return False
+        self._wanted_at = found.wanted_at
+        return True
 
     def _is_of_the_minimum(self) -> bool:
         """Whether the node is of those that the pool always has: the oldest ones."""
