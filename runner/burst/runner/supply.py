@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
+from burst.core.errors import Refused
 from burst.core.model import Refusal, RefusalKind, Supply
 from burst.core.states import Reason
 from burst.core.units import counted
@@ -16,6 +17,8 @@ EVERY_OFFER = "*"
 """The key of a refusal that holds for all that the pool has."""
 FAILURES_TO_STOP = 3
 """Failed starts in a row after which a pool that costs money is asked for nothing more."""
+MISFIT = "InvalidConfiguration"
+"""The code of a refusal to those who set the pool up: as it is, it can have no machine at all."""
 _FORGET_S = 600.0
 """A refusal this long after its end does not count as one in a row any more."""
 _LONGEST_S: Mapping[RefusalKind, float] = {
@@ -27,6 +30,7 @@ _LONGEST_S: Mapping[RefusalKind, float] = {
     RefusalKind.BUG: 300.0,
 }
 _FIRST_START_S = 3.0
+_FIRST_MISFIT_S = 60.0
 
 
 def after_refusals(supply: Supply, refusals: Mapping[str, Refusal], now: float) -> Supply:
@@ -40,6 +44,34 @@ def after_refusals(supply: Supply, refusals: Mapping[str, Refusal], now: float) 
         wait = min(first * 2.0 ** min(tries - 1, 30), max(first, _LONGEST_S[refusal.kind]))
         kept[offer] = refusal.model_copy(update={"tries": tries, "at": now, "until": now + wait})
     return supply.model_copy(update={"refusals": kept})
+
+
+def after_misfit(supply: Supply, error: Refused, now: float) -> Supply:
+    """The book once it has turned out that the pool can have no machine as it is set up. It is
+    asked ever more rarely, as a person may mend that."""
+    ends = (each.strip().rstrip(".") for each in (error.what, error.why, error.mend))
+    refusal = Refusal(
+        kind=RefusalKind.PERMISSION,
+        code=MISFIT,
+        text="; ".join(filter(None, ends)),
+        at=now,
+        until=now + _FIRST_MISFIT_S,
+    )
+    return after_refusals(supply, {EVERY_OFFER: refusal}, now)
+
+
+def after_asked(supply: Supply) -> Supply:
+    """The book once the pool could say what to ask for: whatever was set up wrong is mended."""
+    if not is_misfit(supply):
+        return supply
+    kept = {offer: each for offer, each in supply.refusals.items() if offer != EVERY_OFFER}
+    return supply.model_copy(update={"refusals": kept})
+
+
+def is_misfit(supply: Supply) -> bool:
+    """Whether the pool could have no machine, as it was set up when it was asked last."""
+    last = supply.refusals.get(EVERY_OFFER)
+    return last is not None and last.code == MISFIT
 
 
 def after_failure(supply: Supply, problem: str, now: float, *, costs: bool) -> Supply:

@@ -71,9 +71,11 @@ class CloudHouse:
         acts: Acts | None = None,
         skew: float = 0.0,
         node_skew: float = 0.0,
+        configs: Mapping[str, AwsPoolConfig] | None = None,
     ) -> None:
         """
         Args:
+            configs: pools of the cluster, beside or instead of the usual one.
             skew: seconds by which the runner's clock is ahead of EC2's.
             node_skew: the same of the machines' clocks.
         """
@@ -87,7 +89,8 @@ class CloudHouse:
         self.silent: set[str] = set()
         """Machines on which nothing runs."""
         self.store = MemoryStore()
-        cluster = ClusterConfig(cluster=CLUSTER, pools={POOL: CONFIG})
+        self.configs = {POOL: CONFIG, **(configs or {})}
+        cluster = ClusterConfig(cluster=CLUSTER, pools=dict(self.configs))
         blobs = open_blobs(f"file://{folder}/blobs")
         self.ws = Workspace(folder, cluster, self.store, blobs)
         counted: Any = CountedStore(self.store, Acts(), lambda: self.away)
@@ -101,11 +104,12 @@ class CloudHouse:
         skew = self.skew if skew is None else skew
         store: Any = CountedStore(self.store, acts, lambda: self.away)
         ws = Workspace(self.ws.home, self.ws.cluster, store, self.ws.blobs)
-        return Runner(ws, Skewed(self.model, skew), {POOL: self.pool(acts, skew)})
+        pools = {name: self.pool(acts, skew, name) for name in self.configs}
+        return Runner(ws, Skewed(self.model, skew), pools)
 
-    def pool(self, acts: Acts | None = None, skew: float = 0.0) -> AwsPool:
+    def pool(self, acts: Acts | None = None, skew: float = 0.0, name: str = POOL) -> AwsPool:
         ec2 = CountedEc2(self.model, acts or Acts(), skew)
-        return AwsPool(POOL, CONFIG, CLUSTER, ec2, Skewed(self.model, skew))
+        return AwsPool(name, self.configs[name], CLUSTER, ec2, Skewed(self.model, skew))
 
     # --- a person ---
 

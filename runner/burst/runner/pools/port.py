@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import Protocol
 
+from burst.core.errors import Refused
 from burst.core.model import Json, Node, Refusal, Supply
 
 
@@ -16,6 +17,10 @@ class Liveness(StrEnum):
     ALIVE = "alive"
     DEAD = "dead"
     UNKNOWN = "unknown"
+
+
+class NothingOpen(Refused):
+    """Nothing that the pool offers may be asked for now; that passes by itself."""
 
 
 @dataclass(frozen=True)
@@ -75,7 +80,13 @@ class Pool(Protocol):
     def name(self) -> str: ...
 
     @property
-    def limits(self) -> Limits: ...
+    def limits(self) -> Limits:
+        """
+        Raises:
+            Refused: as the pool is set up it can have no machine.
+            Unreachable: its types could not be read.
+        """
+        ...
 
     @property
     def look_every(self) -> float:
@@ -97,7 +108,8 @@ class Pool(Protocol):
             beside: a node in whose cell they have to be, if in one.
 
         Raises:
-            Refused: nothing that the pool offers is open now.
+            NothingOpen: nothing that the pool offers is open now.
+            Refused: as the pool is set up it can have no machine.
             Unreachable: its prices or types could not be read.
         """
         ...

@@ -15,7 +15,7 @@ from burst.core.model import Allocation, Experiment, Node, Supply, Trial
 from burst.core.store.port import Store, Write
 from burst.core.workspace import Workspace
 from burst.runner.enforce import config_of
-from burst.runner.pools.port import Liveness, Pool
+from burst.runner.pools.port import Limits, Liveness, Pool
 from burst.runner.reconcile.observer import Observer
 
 log = logging.getLogger("burst.runner.reconcile")
@@ -105,6 +105,8 @@ class Context:
     goes back."""
     ageless: dict[str, frozenset[str]] = field(default_factory=dict)
     """By pool: what was left over at the last look and does not say how old it is."""
+    limits: dict[str, Limits] = field(default_factory=dict)
+    """By pool: what it can ever give, as it said last; without those that did not say."""
     again: bool = False
     """Whether something changed that another reconciler should see at once."""
     failed: bool = False
@@ -117,6 +119,11 @@ class Context:
     @property
     def cluster(self) -> ClusterConfig:
         return self.ws.cluster
+
+    def costs(self, pool: str) -> bool:
+        """Whether its machines may be paid for."""
+        known = self.limits.get(pool)
+        return known is None or known.costs
 
     def commit(self, *writes: Write) -> bool:
         """Commit; False where someone was faster, and then the next pass decides anew."""

@@ -19,7 +19,7 @@ from burst.core.units import counted
 from burst.runner.plan.snapshot import Launch
 from burst.runner.pools.port import Pool
 from burst.runner.reconcile.context import Context, View, supply_of
-from burst.runner.supply import after_refusals, trouble
+from burst.runner.supply import after_asked, after_refusals, trouble
 
 log = logging.getLogger(__name__)
 
@@ -32,7 +32,8 @@ def intend(ctx: Context, view: View, supply: Supply, launch: Launch) -> list[Nod
     runners that saw the same demand one writes. Returns none where another was faster.
 
     Raises:
-        Refused: the pool has nothing open after all.
+        NothingOpen: the pool has nothing open after all.
+        Refused: as the pool is set up it can have no machine.
     """
     now, pool = ctx.clock.now(), ctx.pools[launch.pool]
     count = launch.count if launch.whole else min(launch.count, _NODES_A_REQUEST)
@@ -59,7 +60,7 @@ def intend(ctx: Context, view: View, supply: Supply, launch: Launch) -> list[Nod
         at=now,
         data={"pool": launch.pool, "launch": request, "nodes": count},
     )
-    if not ctx.commit(Put(supply), Append(told), *map(Put, nodes)):
+    if not ctx.commit(Put(after_asked(supply)), Append(told), *map(Put, nodes)):
         return []
     log.info("launch %s: %s", request, text)
     return [node.model_copy(update={"version": 1}) for node in nodes]
@@ -74,7 +75,7 @@ def launch(ctx: Context, nodes: Iterable[Node]) -> None:
             requests.setdefault(node.launch or node.id, []).append(node)
     for known in requests.values():
         pool = ctx.pools[known[0].pool]
-        if any(_is_open(node, costs=pool.limits.costs) for node in known):
+        if any(_is_open(node, costs=ctx.costs(pool.name)) for node in known):
             ctx.attempt(partial(_launch, ctx, pool, known))
 
 

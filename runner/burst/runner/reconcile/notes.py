@@ -45,7 +45,7 @@ def note_failed(ctx: Context, node: Node, problem: str) -> bool:
     if found.gone is not None:
         return False
     now, reason = ctx.clock.now(), Reason(code="failed", text=problem)
-    costs = ctx.pools[node.pool].limits.costs
+    costs = ctx.costs(node.pool)
     before = supply_of(ctx.store, node.pool)
     after = after_failure(before, problem, now, costs=costs)
     writes: list[Write] = [

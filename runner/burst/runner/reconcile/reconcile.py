@@ -15,6 +15,7 @@ from burst.runner.reconcile.context import Context, View
 from burst.runner.reconcile.experiments import reconcile_experiments
 from burst.runner.reconcile.lateness import reconcile_lateness
 from burst.runner.reconcile.launching import launch
+from burst.runner.reconcile.limits import reconcile_limits
 from burst.runner.reconcile.nodes import reconcile_nodes
 from burst.runner.reconcile.planning import reconcile_planning
 from burst.runner.reconcile.retain import reconcile_retention
@@ -65,6 +66,7 @@ def _attempt(part: Part, ctx: Context, view: View) -> float | None:
 
 
 _PARTS: tuple[Part, ...] = (
+    reconcile_limits,
     reconcile_nodes,
     reconcile_allocations,
     reconcile_experiments,

@@ -92,12 +92,8 @@ class Catalog:
         places, prices = self._read_places(), self._read_prices()
         found = _offers(self._config, places, prices, self._region(places), slots)
         if not found:
-            types = ", ".join(self._config.instance_types)
-            raise Refused(
-                f"pool {self._pool} can have no machine of {types}",
-                why="no zone that has a subnet of the cluster offers one of these types",
-                mend="name other types or zones in burst.yaml",
-            )
+            self._places = None  # the next time is later, and somebody may have mended it
+            raise self._no_machine(places)
         return found
 
     def cached(self) -> tuple[Offer, ...]:
@@ -106,7 +102,7 @@ class Catalog:
         if self._places is not None:
             places = self._places[1]
             prices = self._prices[1] if self._prices is not None else {}
-            return _offers(self._config, places, prices, self._region(places), self.slots())
+            return _offers(self._config, places, prices, self._region(places), self._slots or 1)
         return tuple(
             Offer(market, zone, name, subnet="", slots=1)
             for market in _markets(self._config)
@@ -128,6 +124,18 @@ class Catalog:
         """By its zones where the cluster file does not say."""
         zones = (_REGION.match(each.zone) for each in places.subnets)
         return self._ec2.region or next((found[0] for found in zones if found), "")
+
+    def _no_machine(self, places: Places) -> Refused:
+        types, zones = ", ".join(self._config.instance_types), ", ".join(self._config.zones)
+        there = ", ".join(each.zone for each in places.subnets)
+        why = f"none of the zones that have a subnet of the cluster offers it: {there}"
+        if zones:
+            why = f"the cluster has subnets in {there}, and what is named there is not to be had"
+        return Refused(
+            f"pool {self._pool} can have no machine of {types}" + (zones and f" in {zones}"),
+            why=why,
+            mend="name other types or zones in burst.yaml",
+        )
 
     def _common_slots(self) -> int:
         kinds = [self.kind(name) for name in self._config.instance_types]
@@ -178,7 +186,7 @@ class Catalog:
             raise Refused(
                 f"cluster {self._cluster} has no subnet in region {self._ec2.region or '?'}",
                 why=f"none carries the tag {CLUSTER}={self._cluster}",
-                mend="`burst up` makes them; check `aws: {region: …}` in burst.yaml",
+                mend="tag one a zone so (docs/pools.md), or correct `aws: {region: …}` in burst.yaml",
             )
         # A machine with several network cards gets no public address, so public subnets are for
         # clusters that have no other.

@@ -10,7 +10,7 @@ from burst.core.aws.names import placement_group_name, tag_list, tags_of
 from burst.core.aws.templates import template_for
 from burst.core.clock import Clock, SystemClock
 from burst.core.config.cluster import AwsPool as AwsPoolConfig
-from burst.core.errors import BurstError, Refused, Unreachable
+from burst.core.errors import BurstError, Unreachable
 from burst.core.model import Json, Node, Refusal, Supply
 from burst.runner.pools.aws import offers as deciding
 from burst.runner.pools.aws.catalog import Catalog
@@ -39,7 +39,15 @@ from burst.runner.pools.aws.machines import (
     not_visible,
 )
 from burst.runner.pools.aws.offers import Offer
-from burst.runner.pools.port import Launched, Leftover, Limits, Liveness, Machine
+from burst.runner.pools.port import (
+    Launched,
+    Leftover,
+    Limits,
+    Liveness,
+    Machine,
+    NothingOpen,
+)
+from burst.runner.supply import closed_until, is_misfit, trouble
 
 log = logging.getLogger(__name__)
 
@@ -87,6 +95,8 @@ class AwsPool:
         )
 
     def closed_until(self, supply: Supply, now: float) -> float | None:
+        if is_misfit(supply):  # then there is no offer to look at
+            return closed_until(supply, now)
         return deciding.closed_until(self._catalog.cached(), supply.refusals, self._config, now)
 
     def ask(
@@ -97,7 +107,7 @@ class AwsPool:
         if cell is not None:
             offers = [offer for offer in offers if cell.has(offer)]
         if not offers:
-            raise self._nothing_open(cell, supply, now)
+            raise self._nothing_open(cell, supply)
         group = cell.group if cell is not None else ""
         if whole and count > 1 and cell is None:
             if len(offers) > 1:
@@ -277,19 +287,11 @@ class AwsPool:
         subnet = str(node.handle.get("subnet", ""))
         return replace(offer, subnet=subnet) if subnet else offer
 
-    def _nothing_open(self, cell: Cell | None, supply: Supply, now: float) -> Refused:
+    def _nothing_open(self, cell: Cell | None, supply: Supply) -> NothingOpen:
         where = f"pool {self.name}"
         if cell is not None:
-            return Refused(
+            return NothingOpen(
                 f"{where} offers no {cell.type} in zone {cell.zone} now",
                 why="nodes that complete a gang have to be beside the others of it",
             )
-        return Refused(f"{where} has nothing to offer now", why=_newest(supply))
-
-
-def _newest(supply: Supply) -> str:
-    """The last refusal in words; empty if there is none."""
-    if not supply.refusals:
-        return ""
-    key, last = max(supply.refusals.items(), key=lambda item: (item[1].at, item[0]))
-    return f"{last.code} for {key}: {last.text}"
+        return NothingOpen(f"{where} has nothing to offer now", why=trouble(supply))
