@@ -7,6 +7,7 @@ fail is asked ever more rarely, whoever asks, and in the end not at all where it
 from __future__ import annotations
 
 import logging
+import math
 from collections.abc import Collection, Mapping, Sequence
 from functools import partial
 
@@ -96,7 +97,7 @@ def _look(
     if expired is None:
         return
     if node.id in expired:
-        _give_up(ctx, view, node)
+        _give_up(ctx, view, ctx.store.get(Node, node.id))
         return
     now = ctx.clock.now()
     if node.terminating is not None:
@@ -157,11 +158,14 @@ def _count_as_ready(ctx: Context, view: View, node: Node) -> None:
 
 
 def _give_up(ctx: Context, view: View, node: Node) -> None:
-    """Its lease has ended: whether or not the machine is there, nothing that it writes counts."""
+    """Its lease has ended: whether or not the machine is there, nothing that it writes counts.
+    One that has left gave its lease back, and ends as it said."""
     reason = Reason(code="lease", text="its agent was not heard of for the length of its lease")
     if not lose_allocations(ctx, view, node, reason):
         return
-    if node.handle:
+    if node.terminating is not None and (node.handle or ctx.costs(node.pool)):
+        ctx.pools[node.pool].terminate(node)
+    elif node.handle:
         _end(ctx, node, reason)
     else:
         # Nobody here started this machine, so nobody here can end it or is billed for it.
@@ -170,7 +174,8 @@ def _give_up(ctx: Context, view: View, node: Node) -> None:
 
 def _hurry(ctx: Context, node: Node) -> None:
     waited = ctx.clock.now() - (node.launched or node.requested)
-    within = ctx.pools[node.pool].limits.boot_within
+    limits = ctx.limits.get(node.pool)
+    within = limits.boot_within if limits is not None else math.inf
     if node.terminating is not None:
         ctx.pools[node.pool].terminate(node)
     elif waited > within and ctx.store.get(Node, node.id).registered is None:
