@@ -69,10 +69,10 @@ def test_a_table_that_does_not_answer_hides_no_machine(
     before = burst.session.workspace
     burst.session.workspace = replace(before, store=DynamoStore(url, Retries(attempts=1)))
     pool.make("i-1", "launch-1")
-    text = burst("audit", status=1, COLUMNS="300").stdout
+    text = burst("audit", status=1, COLUMNS="80").stdout
     assert "2 things not explained" in text
-    for word in ("i-1", "DynamoDB did not answer for table lab", "could not be read"):
-        assert word in text
+    for word in ("i-1", "DynamoDB did not answer for table lab"):
+        assert word in " ".join(text.split())
     table, machine = json.loads(burst("audit", "--json", status=1).stdout)
     assert (table["kind"], table["id"], table["verdict"]) == ("store", url, "unknown")
     assert (machine["id"], machine["owner"], machine["verdict"]) == ("i-1", None, "unknown")

@@ -71,6 +71,8 @@ def test_each_error_has_the_exit_code_of_its_kind() -> None:
         "StoreError": ExitCode.FAILED,
         "Conflict": ExitCode.FAILED,
         "Fenced": ExitCode.FAILED,
+        "Taken": ExitCode.FAILED,
+        "NoStore": ExitCode.NOT_FOUND,
     }
 
 

@@ -23,7 +23,7 @@ P4D = "p4d.24xlarge"
         (EFA, None),
         (Found(efa_on_bus=4, efa=3, fi_info=""), "3 EFA devices are here and p4d.24xlarge has 4"),
         (Found(efa_on_bus=4, efa=0), "use an image with the EFA software"),
-        (Found(efa_on_bus=1, efa=1, fi_info=""), "run `burst up` again"),
+        (Found(efa_on_bus=1, efa=1, fi_info=""), "launch template gives it too few"),
         (Found(efa_on_bus=4, efa=4), "there is no fi_info"),
         (Found(efa_on_bus=4, efa=4, fi_info="No data available"), "No data available"),
         (Found(efa_on_bus=4, efa=4, fi_info="", gpus_on_bus=8, gpus=7), "nvidia-smi shows 7"),

@@ -11,7 +11,8 @@ The command line, the page and the API render the same object, so each carries t
     └── StoreError (1)
         ├── Conflict           the record is at another version: read again, decide again
         ├── Fenced             a newer allocation owns the trial: stop, nothing you write counts
-        └── Taken              another wrote under the key first
+        ├── Taken              another wrote under the key first
+        └── NoStore (4)        the store itself is not there
 """
 
 from __future__ import annotations
@@ -103,3 +104,9 @@ class Fenced(StoreError):
 
 class Taken(StoreError):
     """Other bytes are under a key that was to be new; nothing was written."""
+
+
+class NoStore(StoreError):
+    """What is named as the store is not there. No NotFound: that of a record may be expected."""
+
+    exit_code = ExitCode.NOT_FOUND

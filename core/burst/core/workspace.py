@@ -78,7 +78,7 @@ def _published(blobs: Blobs, named: str) -> ClusterConfig:
         raise NotFound(
             f"there is no cluster file {named}",
             why=f"BURST_CLUSTER names it, and {blobs.url} does not have it",
-            mend="publish it with `burst up`, or name another in BURST_CLUSTER",
+            mend="upload burst.yaml there, or name another in BURST_CLUSTER",
         ) from error
     return parse_cluster(text.decode(), named)
 

@@ -1,1 +1,1 @@
-"""The infrastructure that `burst up` provisions in an AWS account."""
+"""The infrastructure that burst needs in an AWS account."""

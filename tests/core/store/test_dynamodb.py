@@ -13,7 +13,16 @@ from typing import Any
 import pytest
 
 from burst.core.clock import ManualClock
-from burst.core.errors import Conflict, Refused, StoreError, Unauthorized, Unreachable, UsageError
+from burst.core.errors import (
+    Conflict,
+    ExitCode,
+    NoStore,
+    NotFound,
+    Refused,
+    Unauthorized,
+    Unreachable,
+    UsageError,
+)
 from burst.core.model import Allocation, Experiment, Lease, Node, Trial
 from burst.core.retrying import Retries, patience
 from burst.core.store.dynamodb import table as table_module
@@ -218,10 +227,12 @@ def test_the_environment_names_the_server_and_the_region(
 def test_a_table_that_is_not_there_is_named(real: str) -> None:
     with (
         closing(DynamoStore(f"dynamodb://nowhere?endpoint_url={real}", _HASTY)) as store,
-        pytest.raises(StoreError, match="there is no table nowhere") as caught,
+        pytest.raises(NoStore, match="there is no table nowhere") as caught,
     ):
         store.commit(Put(examples.trial()))
-    assert "burst up" in caught.value.mend
+    assert "docs/pools.md" in caught.value.mend
+    assert caught.value.exit_code is ExitCode.NOT_FOUND
+    assert not isinstance(caught.value, NotFound), "a record that is not there is another thing"
 
 
 @pytest.mark.parametrize("url", ["dynamodb://", "dynamodb://a/b", "dynamodb://a?zone=x"])

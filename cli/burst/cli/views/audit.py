@@ -39,18 +39,34 @@ def audit_page(found: Sequence[Found], pools: Sequence[str], width: int) -> Rend
         Column("OWNER", [_owner(each) for each in found], rank=1),
         Column("AGE", [_age(each.age) for each in found], rank=4, justify="right"),
         Column("VERDICT", [Text(each.verdict, style=_STYLE[each.verdict]) for each in found]),
-        Column("WHAT WILL BE DONE", [Text(each.will, style=text.FAINT) for each in found], rank=2),
+        Column(
+            "WHAT WILL BE DONE", [Text(_will(each), style=text.FAINT) for each in found], rank=2
+        ),
     ]
     if bad:
         total = Text(f"✘ {counted(len(bad), 'thing')} not explained", style="red")
     else:
         total = Text(f"✔ {counted(len(found), 'thing')}, all explained", style="green")
-    return Group(table(columns, width), "", total)
+    silent = [
+        Text(f"{each.kind} {each.id}: {each.will}", style="yellow")
+        for each in found
+        if _is_silent(each)
+    ]
+    return Group(table(columns, width), "", *silent, *([""] if silent else []), total)
 
 
 def _owner(found: Found) -> str:
-    is_listed = found.kind not in ("pool", "blobs", "store")
-    return "unknown" if is_listed and found.verdict is Verdict.UNKNOWN else found.owner or "–"
+    is_unread = found.verdict is Verdict.UNKNOWN and not _is_silent(found)
+    return "unknown" if is_unread else found.owner or "–"
+
+
+def _will(found: Found) -> str:
+    return "nothing before it answers: see below" if _is_silent(found) else found.will
+
+
+def _is_silent(found: Found) -> bool:
+    """Whether it is no thing that was found, but where nobody could look."""
+    return found.kind in ("pool", "blobs", "store")
 
 
 def _age(age: float | None) -> str:

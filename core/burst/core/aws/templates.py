@@ -1,6 +1,7 @@
 """What a launch template holds: the one place that says how a node of an AWS pool is made.
 
-`burst up` writes it, the pool names it in its requests, and a rehearsal starts machines from it.
+Whoever sets the account up writes it, the pool names it in its requests, and a rehearsal starts
+machines from it.
 """
 
 from __future__ import annotations

@@ -65,7 +65,7 @@ def problems_of(found: Found, type: str, efa: bool) -> list[str]:
 def _efa_problems(found: Found, type: str, wanted: int) -> list[str]:
     if found.efa < wanted:
         if found.efa_on_bus < wanted:
-            mend = "the launch template gives it too few; run `burst up` again"
+            mend = "the pool's launch template gives it too few network interfaces of type efa"
         else:
             mend = "the image's EFA driver is missing; use an image with the EFA software"
         return [f"{found.efa} EFA devices are here and {type} has {wanted}: {mend}"]

@@ -154,7 +154,7 @@ def token_of(item: Mapping[str, Any] | None) -> int | None:
 
 
 def table_schema(name: str) -> dict[str, Any]:
-    """What `CreateTable` takes; `burst up` makes the same."""
+    """What `CreateTable` takes."""
 
     def attribute(name: str, kind: str) -> dict[str, str]:
         return {"AttributeName": name, "AttributeType": kind}

@@ -7,7 +7,7 @@ from contextlib import contextmanager
 from typing import Any
 
 from burst.core.aws.answers import DAMAGED, LOGIN, WHO, has_no_credentials, may_pass
-from burst.core.errors import BurstError, Refused, StoreError, Unauthorized, Unreachable
+from burst.core.errors import BurstError, NoStore, Refused, StoreError, Unauthorized, Unreachable
 from burst.core.retrying import Passing
 
 _THROTTLED = (
@@ -65,8 +65,11 @@ def _in_words(response: Any, table: str) -> tuple[BurstError, bool]:
     status = int(response.get("ResponseMetadata", {}).get("HTTPStatusCode", 0))
     why = f"{message or status} ({code or status})"
     if code == "ResourceNotFoundException":
-        mend = "`burst up` makes it; correct `store` in burst.yaml if it has another name"
-        return StoreError(f"there is no table {table}", why=why, mend=mend), False
+        mend = (
+            "make it as docs/pools.md says under “What the account needs”, "
+            "or correct BURST_STORE or `store` in burst.yaml"
+        )
+        return NoStore(f"there is no table {table}", why=why, mend=mend), False
     if code in _UNKNOWN_KEYS:
         what = f"DynamoDB does not accept the AWS credentials for table {table}"
         return Unauthorized(what, why=why, mend=LOGIN), False
