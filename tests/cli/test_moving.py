@@ -16,6 +16,7 @@ from burst.core.model import (
     Trial,
 )
 from burst.core.states import ExperimentState, Reason, TrialState
+from burst.core.testing import examples
 from tests.cli import world
 from tests.cli.conftest import Burst
 
@@ -80,18 +81,18 @@ def test_what_has_arrived_is_not_waited_for(burst: Burst, held: str) -> None:
 
 
 @pytest.mark.parametrize(
-    ("pool", "slots", "words"),
+    ("pool", "slots", "words", "status"),
     [
-        ("smal", 1, "did you mean 'small'"),
-        ("small", 2, "set resources.slots_per_trial to 1 or less"),
+        ("smal", 1, "did you mean 'small'", 4),
+        ("small", 2, "set resources.slots_per_trial to 1 or less", 5),
     ],
 )
 def test_a_pool_that_is_none_for_it_is_refused_with_what_would_do(
-    burst: Burst, pool: str, slots: int, words: str
+    burst: Burst, pool: str, slots: int, words: str, status: int
 ) -> None:
     trial = world.trial(state=TrialState.PAUSED, slots=slots)
     world.put(burst.store, experiment(slots, state=ExperimentState.PAUSED), trial)
-    assert words in burst("move", trial.id, "--pool", pool, status=5).stderr
+    assert words in burst("move", trial.id, "--pool", pool, status=status).stderr
     assert burst.store.get(Trial, trial.id).pools == ("local",)
 
 
@@ -118,4 +119,19 @@ def test_a_stopped_pool_is_let_go_on(burst: Burst) -> None:
     found = burst.store.get(Supply, "spot")
     assert (found.stopped, found.failures, dict(found.refusals)) == (None, 0, {})
     assert burst.json("pool", "resume", "spot")["name"] == "spot"
-    assert "there is no pool 'spto'" in burst("pool", "resume", "spto", status=5).stderr
+
+
+@pytest.mark.parametrize("words", [("pool", "resume"), ("node", "list", "--pool")])
+def test_a_pool_that_there_is_not_is_not_found_and_the_nearest_is_named(
+    burst: Burst, words: tuple[str, ...]
+) -> None:
+    told = burst(*words, "spto", status=4).stderr
+    assert "there is no pool 'spto'" in told
+    assert "did you mean 'spot'" in told
+
+
+def test_nodes_of_a_pool_that_the_file_has_no_more_are_listed(burst: Burst) -> None:
+    world.put(burst.store, examples.node(pool="old", gone=None))
+    (row,) = burst.json("node", "list", "--pool", "old")
+    assert row["pool"] == "old"
+    assert burst.json("node", "list", "--pool", "small") == []

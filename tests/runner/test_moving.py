@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from burst.core.config.cluster import ClusterConfig, LocalPool
-from burst.core.errors import Refused
+from burst.core.errors import NotFound, Refused
 from burst.core.model import DrainCause, Event, Refusal, RefusalKind, Supply, Trial
 from burst.core.states import AllocationState, Reason, TrialState
 from burst.core.store.port import Put
@@ -85,7 +86,9 @@ def test_a_waiting_trial_only_changes_its_pool(house: Movable) -> None:
     house.submit(name="second", resources={"pools": ["local"]})
     house.run(5)
     second = next(t for t in house.store.live(Trial) if t.state is TrialState.WAITING)
+    assert second.wait is not None
     moved = move(house.ws, second.id, "spot", clock=house.clock)
+    assert (moved.wait, moved.wait_until) == (None, None), "that was said of the other pool"
     assert (moved.state, moved.pools, moved.queued) == (
         TrialState.WAITING,
         ("spot",),
@@ -93,6 +96,17 @@ def test_a_waiting_trial_only_changes_its_pool(house: Movable) -> None:
     )
     house.run(until=lambda: house.store.get(Trial, second.id).pool == "spot")
     assert house.runs_in("local")
+
+
+def test_a_trial_that_backs_off_after_a_failure_does_so_in_the_other_pool_too(
+    house: Movable,
+) -> None:
+    pause(house.ws, house.first().id, clock=house.clock)
+    house.run(until=lambda: house.first().state is TrialState.PAUSED)
+    wait, until = Reason(code="backing-off", text="attempt 1 crashed"), house.clock.now() + 60.0
+    house.write(state=TrialState.WAITING, wait=wait, wait_until=until)
+    moved = house.move("spot")
+    assert (moved.wait, moved.wait_until) == (wait, until)
 
 
 def test_a_paused_trial_stays_paused_and_is_resumed_in_the_pool(house: Movable) -> None:
@@ -113,10 +127,11 @@ def test_a_trial_that_drains_for_a_pause_is_paused_and_not_moved_at_once(house: 
     assert house.first().pools == ("spot",)
 
 
-def test_an_unknown_pool_is_refused_with_the_nearest(house: Movable) -> None:
-    with pytest.raises(Refused, match="no pool 'spto'") as refused:
-        house.move("spto")
-    assert "did you mean 'spot'" in str(refused.value)
+def test_an_unknown_pool_is_not_found_with_the_nearest(house: Movable) -> None:
+    for call in (house.move, partial(resume_pool, house.ws)):
+        with pytest.raises(NotFound, match="no pool 'spto'") as caught:
+            call("spto")
+        assert "did you mean 'spot'" in str(caught.value)
     assert house.first().pools == ("local",)
 
 
@@ -192,5 +207,5 @@ def test_a_stopped_pool_is_resumed_and_what_was_counted_against_it_is_forgotten(
 def test_resuming_a_pool_that_never_was_in_trouble_changes_nothing(house: Movable) -> None:
     resume_pool(house.ws, "spot", clock=house.clock)
     assert house.store.find(Supply, "spot") is None
-    with pytest.raises(Refused, match="no pool 'nowhere'"):
+    with pytest.raises(NotFound, match="no pool 'nowhere'"):
         resume_pool(house.ws, "nowhere", clock=house.clock)

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 from burst.core.config.cluster import ClusterConfig
 from burst.core.config.experiment import ExperimentConfig
-from burst.core.errors import BurstError, ConfigError, Refused
+from burst.core.errors import BurstError, ConfigError, NotFound, Refused
 from burst.core.units import counted
 from burst.runner.pools.choice import pools_for
 from burst.runner.pools.port import Limits
@@ -106,6 +106,16 @@ def misfit(
     if pool not in cluster.pools:
         return _unknown(pool, cluster)
     return _misfit(config, pool, limits[pool]) if pool in limits else _later(pool, cluster)
+
+
+def check_pool(name: str, cluster: ClusterConfig) -> None:
+    """
+    Raises:
+        NotFound: the cluster has no such pool; it names the nearest.
+    """
+    if name not in cluster.pools:
+        problem = _unknown(name, cluster)
+        raise NotFound(problem.what, why=problem.why, mend=problem.mend)
 
 
 def _unknown(name: str, cluster: ClusterConfig) -> Problem:

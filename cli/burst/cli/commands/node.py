@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import click
 
+from burst.cli.completing import pool_name
 from burst.cli.session import Session, json_option, pass_session
 
 
@@ -14,7 +15,7 @@ def node() -> None:
 
 @node.command("list")
 @click.option("-a", "--all", "everything", is_flag=True, help="Those that are gone too.")
-@click.option("--pool", help="Only this pool's.")
+@click.option("--pool", shell_complete=pool_name, help="Only this pool's.")
 @json_option
 @pass_session
 def list_nodes(session: Session, everything: bool, pool: str | None, as_json: bool) -> None:
@@ -25,6 +26,11 @@ def list_nodes(session: Session, everything: bool, pool: str | None, as_json: bo
     store = session.store
     nodes = store.children(Node, "") if everything else store.live(Node)
     nodes = [one for one in nodes if pool in (None, one.pool)]
+    if pool is not None and not nodes:
+        # One that the file has no more may have nodes yet.
+        from burst.runner.admission import check_pool
+
+        check_pool(pool, session.workspace.cluster)
     used = reading.used_slots(store.live(Allocation))
     if as_json:
         session.json([encoding.node_json(one, used.get(one.id, 0)) for one in nodes])

@@ -11,10 +11,11 @@ from burst.core.states import Reason, TrialState, is_terminal
 from burst.core.store import update
 from burst.core.store.port import Append, Put, Write
 from burst.core.workspace import Workspace
-from burst.runner.admission import misfit
+from burst.runner.admission import check_pool, misfit
 from burst.runner.enforce import change_trial, config_of, grace_of
 from burst.runner.pools.open import is_later, open_pools
 from burst.runner.proof import losing_pools, needs_proof
+from burst.runner.reconcile.exits import BACKING_OFF
 from burst.runner.wishes import ask_to_leave, current_allocation
 
 _CLOCK = SystemClock()
@@ -33,10 +34,10 @@ def move(
         unproved: go where nodes may be taken away although no checkpoint of it is proved.
 
     Raises:
-        NotFound: no such trial.
-        Refused: no such pool, it can never run there, it is over or ending, or it would have to be
-            proved first.
+        NotFound: no such trial, or no such pool.
+        Refused: it can never run there, it is over or ending, or it would have to be proved first.
     """
+    check_pool(pool, ws.cluster)
     experiment = ws.store.get(Experiment, ws.store.get(Trial, id).experiment)
     pools = {name: each for name, each in open_pools(ws).items() if name == pool}
     limits = {name: each.limits for name, each in pools.items() if not is_later(each)}
@@ -62,11 +63,9 @@ def resume_pool(ws: Workspace, name: str, *, clock: Clock = _CLOCK) -> Supply:
     What was counted against it is forgotten. Resuming a pool that nothing holds changes nothing.
 
     Raises:
-        Refused: the cluster has no such pool.
+        NotFound: the cluster has no such pool.
     """
-    if name not in ws.cluster.pools:
-        there = ", ".join(sorted(ws.cluster.pools)) or "none"
-        raise Refused(f"there is no pool {name!r}", why=f"this cluster has: {there}")
+    check_pool(name, ws.cluster)
     if ws.store.find(Supply, name) is None:
         return Supply(id=name)
 
@@ -92,11 +91,18 @@ def _moving(
     if trial.state is TrialState.RUNNING and trial.pool != pool and allocation is not None:
         writes += ask_to_leave(allocation, DrainCause.MOVE, reason, now, grace)
     if trial.pools != (pool,):
-        moved = trial.model_copy(update={"pools": (pool,)})
+        moved = trial.model_copy(update={"pools": (pool,), **_without_wait(trial)})
         writes += [Put(moved), Append(_event(trial, reason.text, now))]
     elif writes:
         writes.append(Put(trial))
     return writes
+
+
+def _without_wait(trial: Trial) -> dict[str, None]:
+    """What it waited for was the other pool, unless its own failures make it wait."""
+    if trial.wait is None or trial.wait.code == BACKING_OFF:
+        return {}
+    return {"wait": None, "wait_until": None}
 
 
 def _event(trial: Trial, text: str, now: float) -> Event:
