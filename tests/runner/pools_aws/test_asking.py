@@ -305,12 +305,12 @@ def test_private_subnets_go_before_public_ones_and_roomy_before_full() -> None:
     assert [each["SubnetId"] for each in overrides(only)] == ["subnet-public"]
 
 
-def test_a_cluster_without_subnets_is_told_what_makes_them() -> None:
+def test_a_cluster_without_subnets_is_told_what_has_to_be_there() -> None:
     answers = region()
     answers[1] = ("describe_subnets", {"Subnets": []})
     with pytest.raises(Refused, match="no subnet") as caught:
         ask(pool_of(ScriptedEc2(*answers)))
-    assert "burst up" in caught.value.mend
+    assert "docs/pools.md" in caught.value.mend
 
 
 def test_zones_that_offer_none_of_the_types_are_named_as_the_reason() -> None:
