@@ -128,5 +128,5 @@ class CountedEc2(Ec2):
         )
         return answer
 
-    def _connect(self) -> Any:
+    def _connect(self, operation: str) -> Any:
         return self._model.client

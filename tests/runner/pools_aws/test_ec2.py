@@ -4,12 +4,15 @@ from __future__ import annotations
 
 import socket
 from collections.abc import Iterator
+from contextlib import suppress
 from pathlib import Path
 
 import pytest
 
+from burst.core.clock import ManualClock
 from burst.core.errors import Refused, Unauthorized, Unreachable
-from burst.runner.pools.aws.ec2 import Ec2, date_of
+from burst.runner.pools.aws import ec2 as client
+from burst.runner.pools.aws.ec2 import Ec2, Waits, date_of
 from tests.runner.pools_aws.house import (
     EPOCH,
     NO_WAIT,
@@ -63,6 +66,63 @@ def test_where_nobody_listens_there_is_no_answer(monkeypatch: pytest.MonkeyPatch
         ec2.call("describe_instances")
     assert ec2.guess("describe_instances") is None
     ec2.close()
+
+
+@pytest.fixture
+def silent_port(monkeypatch: pytest.MonkeyPatch) -> Iterator[socket.socket]:
+    """EC2 where connections are accepted and nothing is ever said."""
+    for name in ("ACCESS_KEY_ID", "SECRET_ACCESS_KEY"):
+        monkeypatch.setenv(f"AWS_{name}", "testing")
+    with socket.create_server(("127.0.0.1", 0), backlog=64) as held:
+        monkeypatch.setenv("AWS_ENDPOINT_URL_EC2", f"http://127.0.0.1:{held.getsockname()[1]}")
+        yield held
+
+
+def connections(held: socket.socket) -> int:
+    held.setblocking(False)
+    found = 0
+    with suppress(BlockingIOError):
+        while True:
+            held.accept()[0].close()
+            found += 1
+    return found
+
+
+def test_where_nothing_is_said_a_look_is_over_soon_and_the_next_ones_wait_their_time(
+    silent_port: socket.socket,
+) -> None:
+    clock = ManualClock(EPOCH)
+    ec2 = Ec2("us-east-1", NO_WAIT, clock, Waits(look=0.05, fleet=3600.0))
+    for operation in ("describe_instances", "describe_subnets", "terminate_instances"):
+        with pytest.raises(Unreachable, match="describe_instances"):
+            ec2.call(operation)
+    assert ec2.guess("get_spot_placement_scores") is None
+    assert connections(silent_port) == NO_WAIT.attempts, "only the first of them was sent"
+    clock.advance(5.0)
+    with pytest.raises(Unreachable, match="describe_subnets"):
+        ec2.call("describe_subnets")
+    assert connections(silent_port) == NO_WAIT.attempts
+    ec2.close()
+
+
+def test_machines_are_asked_for_with_more_patience_and_once(silent_port: socket.socket) -> None:
+    ec2 = Ec2("us-east-1", NO_WAIT, ManualClock(EPOCH), Waits(look=3600.0, fleet=0.05))
+    configs = [
+        {"LaunchTemplateSpecification": {"LaunchTemplateName": "burst-lab-spot", "Version": "1"}}
+    ]
+    target = {"TotalTargetCapacity": 1}
+    with pytest.raises(Unreachable, match="create_fleet"):
+        ec2.ask_once(
+            "create_fleet", LaunchTemplateConfigs=configs, TargetCapacitySpecification=target
+        )
+    assert connections(silent_port) == 1
+    ec2.close()
+
+
+def test_what_a_pass_waits_for_a_silent_ec2_is_about_ten_seconds() -> None:
+    waits = Waits()
+    assert client._RETRIES.within_s + waits.look <= 11.0
+    assert waits.fleet >= 30.0
 
 
 def test_what_failed_on_the_way_is_asked_again_and_what_must_not_be_is_not() -> None:

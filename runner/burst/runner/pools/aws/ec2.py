@@ -10,19 +10,21 @@ import os
 import threading
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
+from dataclasses import dataclass
 from email.utils import parsedate_to_datetime
 from typing import Any
 
-from burst.core.aws.answers import LOGIN, has_no_credentials, may_pass
+from burst.core.aws.answers import DAMAGED, LOGIN, has_no_credentials, may_pass
 from burst.core.clock import Clock, SystemClock
 from burst.core.errors import BurstError, Refused, Unauthorized, Unreachable
 from burst.core.model import RefusalKind
 from burst.core.retrying import Passing, Retries
 from burst.runner.pools.aws.codes import kind_of
 
-_CONNECT_S, _SILENCE_S = 3.0, 30.0
-_RETRIES = Retries(attempts=6, first_s=0.5, longest_s=4.0, within_s=10.0)
+_RETRIES = Retries(attempts=6, first_s=0.5, longest_s=4.0, within_s=5.5)
 """A runner has more to do than to wait for EC2; what was not done now is done by its next pass."""
+_PATIENT = ("create_fleet",)
+"""What takes EC2 some time to answer, and must not be asked twice."""
 _THROTTLED = ("RequestLimitExceeded", "RequestThrottled", "Throttling", "ThrottlingException")
 _UNKNOWN_KEYS = (
     "AuthFailure",
@@ -35,6 +37,20 @@ _UNKNOWN_KEYS = (
     "SignatureDoesNotMatch",
     "UnrecognizedClientException",
 )
+
+
+@dataclass(frozen=True)
+class Waits:
+    """Seconds to wait for EC2."""
+
+    connect: float = 3.0
+    look: float = 5.0
+    """For the first word of an answer, and between two."""
+    fleet: float = 30.0
+    """The same where machines are asked for."""
+    rest: float = 5.0
+    """After it did not answer nothing is asked, so that a pass that has several questions waits
+    for one of them alone."""
 
 
 class Ec2Error(Exception):
@@ -59,7 +75,11 @@ class Ec2:
     """EC2 in one region. Safe for threads, and across `fork`."""
 
     def __init__(
-        self, region: str, retries: Retries | None = None, clock: Clock | None = None
+        self,
+        region: str,
+        retries: Retries | None = None,
+        clock: Clock | None = None,
+        waits: Waits = Waits(),
     ) -> None:
         """
         Args:
@@ -70,7 +90,9 @@ class Ec2:
         """Seconds that EC2's clock was before this machine's when it last answered."""
         self._clock = clock or SystemClock()
         self._retries = retries or _RETRIES
-        self._client: tuple[int, Any] | None = None
+        self._waits = waits
+        self._silent: tuple[float, Unreachable] | None = None
+        self._clients: tuple[int, dict[bool, Any]] = (0, {})
         self._lock = threading.Lock()
 
     def call(self, operation: str, **asked: Any) -> Mapping[str, Any]:
@@ -79,9 +101,14 @@ class Ec2:
 
         Raises:
             Ec2Error: what else EC2 said.
-            Unreachable, Refused: there was no answer, or nobody may ask.
+            Unreachable, Refused: there was no answer, now or some seconds ago, or nobody may ask.
         """
-        return self._retries.run(lambda: self._authorized(operation, asked))
+        self._let_rest()
+        try:
+            return self._retries.run(lambda: self._authorized(operation, asked))
+        except Unreachable as error:
+            self._silent = self._clock.monotonic(), error
+            raise
 
     def ask_once(self, operation: str, **asked: Any) -> Mapping[str, Any]:
         """As `call`, for what must not be repeated blindly: only a throttle, which did nothing,
@@ -98,6 +125,7 @@ class Ec2:
     def guess(self, operation: str, **asked: Any) -> Mapping[str, Any] | None:
         """EC2's answer, if it gives one at once: for what is good to know and no more."""
         try:
+            self._let_rest()
             return self._authorized(operation, asked)
         except (Passing, Ec2Error, BurstError):
             return None
@@ -114,13 +142,14 @@ class Ec2:
 
     def close(self) -> None:
         with self._lock:
-            held, self._client = self._client, None
-        if held is not None and held[0] == os.getpid():
-            held[1].close()
+            (process, held), self._clients = self._clients, (0, {})
+        if process == os.getpid():
+            for client in held.values():
+                client.close()
 
     def send(self, operation: str, asked: Mapping[str, Any]) -> Mapping[str, Any]:
         """One request, as botocore answers or raises."""
-        answer: Mapping[str, Any] = getattr(self._connect(), operation)(**asked)
+        answer: Mapping[str, Any] = getattr(self._connect(operation), operation)(**asked)
         return answer
 
     def _authorized(self, operation: str, asked: Mapping[str, Any]) -> Mapping[str, Any]:
@@ -139,11 +168,24 @@ class Ec2:
         with _told(operation):
             return self.send(operation, asked)
 
-    def _connect(self) -> Any:
+    def _let_rest(self) -> None:
+        if self._silent is None:
+            return
+        since, error = self._silent
+        if self._clock.monotonic() - since < self._waits.rest:
+            raise Unreachable(error.what, why=error.why, mend=error.mend)
+        self._silent = None
+
+    def _connect(self, operation: str) -> Any:
+        patient = operation in _PATIENT
         with self._lock:
-            if self._client is None or self._client[0] != os.getpid():
-                self._client = os.getpid(), _client(self.region)
-            return self._client[1]
+            if self._clients[0] != os.getpid():
+                self._clients = os.getpid(), {}
+            made = self._clients[1]
+            if patient not in made:
+                silence = self._waits.fleet if patient else self._waits.look
+                made[patient] = _client(self.region, self._waits.connect, silence)
+            return made[patient]
 
 
 class Lost(Passing):
@@ -162,12 +204,13 @@ def date_of(answer: Mapping[str, Any]) -> float | None:
 @contextmanager
 def _told(operation: str) -> Iterator[None]:
     from botocore.exceptions import BotoCoreError, ClientError
+    from botocore.parsers import ResponseParserError
 
     try:
         yield
     except ClientError as error:
         raise _in_words(operation, error.response) from error
-    except BotoCoreError as error:
+    except (BotoCoreError, ResponseParserError, *DAMAGED) as error:
         raise _without_answer(operation, error) from error
 
 
@@ -209,13 +252,13 @@ def _no_answer(operation: str, why: str) -> Unreachable:
     )
 
 
-def _client(region: str) -> Any:
+def _client(region: str, connect: float, silence: float) -> Any:
     from boto3.session import Session
     from botocore.config import Config
 
     config = Config(
-        connect_timeout=_CONNECT_S,
-        read_timeout=_SILENCE_S,
+        connect_timeout=connect,
+        read_timeout=silence,
         retries={"total_max_attempts": 1},
     )
     return Session().client("ec2", region_name=region or None, config=config)
