@@ -153,7 +153,7 @@ def test_whoever_lacks_the_servers_is_told_the_extra(monkeypatch: pytest.MonkeyP
     monkeypatch.setattr(extra, "_NEEDED", {"no_such_module": "moto[server]"})
     with pytest.raises(BurstError) as caught:
         extra.check_extra()
-    assert "burst[rehearse]" in caught.value.mend
+    assert "'.[rehearse]'" in caught.value.mend
 
 
 def test_a_server_that_does_not_come_up_is_told_with_its_log(tmp_path: Path) -> None:

@@ -68,7 +68,7 @@ def _torch(session: Session) -> Found:
     try:
         return True, metadata.version("torch"), ""
     except metadata.PackageNotFoundError:
-        mend = "install it for trials to run on this machine: pip install 'burst[train]'"
+        mend = "for trials to run on this machine, in a clone of burst: pip install -e '.[train]'"
         return False, "not installed", mend
 
 

@@ -20,5 +20,5 @@ def check_extra() -> None:
         raise BurstError(
             "a cloud cannot be rehearsed here",
             why=f"not installed: {', '.join(missing)}",
-            mend="install it with `pip install 'burst[rehearse]'`",
+            mend="in a clone of burst: `scripts/setup dev`, or `pip install -e '.[rehearse]'`",
         )
