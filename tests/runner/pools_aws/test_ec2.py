@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import socket
+import threading
 from collections.abc import Iterator
 from contextlib import suppress
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 
 import pytest
@@ -146,3 +148,34 @@ def test_an_answer_without_a_date_has_none(headers: dict[str, str]) -> None:
     assert date_of({}) is None
     there = {"ResponseMetadata": {"HTTPHeaders": {"date": http_date(EPOCH)}}}
     assert date_of(there) == EPOCH
+
+
+class _Garbled(BaseHTTPRequestHandler):
+    """What a proxy in between answers in EC2's place."""
+
+    def do_POST(self) -> None:
+        body = b"<html>please log in"
+        self.send_response(502)
+        self.send_header("Content-Length", str(len(body)))
+        self.end_headers()
+        self.wfile.write(body)
+
+    def log_message(self, *args: object) -> None:
+        pass
+
+
+def test_an_answer_that_is_none_of_ec2s_is_no_answer(monkeypatch: pytest.MonkeyPatch) -> None:
+    for name in ("ACCESS_KEY_ID", "SECRET_ACCESS_KEY"):
+        monkeypatch.setenv(f"AWS_{name}", "testing")
+    with ThreadingHTTPServer(("127.0.0.1", 0), _Garbled) as server:
+        thread = threading.Thread(target=server.serve_forever, args=(0.01,))
+        thread.start()
+        monkeypatch.setenv("AWS_ENDPOINT_URL_EC2", f"http://127.0.0.1:{server.server_port}")
+        ec2 = Ec2("us-east-1", NO_WAIT)
+        try:
+            with pytest.raises(Unreachable, match="describe_instances"):
+                ec2.call("describe_instances")
+        finally:
+            ec2.close()
+            server.shutdown()
+            thread.join()
