@@ -8,7 +8,7 @@ import pytest
 
 from burst.core.config.cluster import ClusterConfig, LocalPool
 from burst.core.model import Trial
-from burst.core.states import TrialState
+from burst.core.states import Reason, TrialState
 from burst.core.store.port import Put
 from tests.cli import world
 from tests.cli.conftest import Burst
@@ -36,6 +36,20 @@ def test_the_age_and_the_interval_are_shown_without_noise(shown: Burst) -> None:
     assert "12s ago (every ~5m)" in page
     assert "late" not in page + shown("ls").stdout
     assert "Nothing waits" in shown("why").stdout
+
+
+def test_why_without_an_id_looks_at_every_experiment_that_is_not_over(shown: Burst) -> None:
+    words = "pool spot could not start a node"
+    older = world.trial(1, wait=Reason(code="no-node", text=words))
+    newer = world.experiment(world.DONE)
+    world.put(shown.store, older, newer, world.training(0, world.DONE))
+    page = shown("why").stdout
+    assert words in page
+    assert "Nothing waits" not in page
+    assert {each["id"] for each in shown.json("why")} == {
+        TRIAL, older.id, f"{world.DONE}.t0000"
+    }  # fmt: skip
+    assert "Nothing waits" in shown("why", world.DONE).stdout
 
 
 def test_a_late_checkpoint_is_an_alarm_on_every_surface(shown: Burst) -> None:

@@ -121,6 +121,31 @@ def test_a_stopped_pool_is_let_go_on(burst: Burst) -> None:
     assert burst.json("pool", "resume", "spot")["name"] == "spot"
 
 
+def test_the_list_of_pools_says_why_one_is_stopped_and_what_was_refused(burst: Burst) -> None:
+    def refusal(at: float, until: float, text: str) -> Refusal:
+        kind = RefusalKind.QUOTA
+        return Refusal(kind=kind, code="Vcpu", text=text, at=world.NOW + at, until=until)
+
+    assert "stopped" not in burst("pool", "list").stdout
+    refusals = {
+        "spot/*/P": refusal(-20, world.NOW + 90, "the quota is 0"),
+        "spot/a/p": refusal(-10, world.NOW - 1, "this is over"),
+    }
+    stopped = Reason(code="failing", text="three in a row")
+    world.put(burst.store, Supply(id="spot", stopped=stopped, refusals=refusals))
+    shown = burst("pool", "list", COLUMNS="200").stdout
+    assert "spot stopped: three in a row; `burst pool resume` lets it go on" in shown
+    assert "spot refused: Vcpu for spot/*/P: the quota is 0; asked again in 1m 30s" in shown
+    assert "this is over" not in shown
+    of = {pool["name"]: pool for pool in burst.json("pool", "list")}
+    assert of["spot"]["stopped"] == "three in a row"
+    assert of["spot"]["refused"] == "Vcpu for spot/*/P: the quota is 0"
+    assert of["spot"]["refused_until"] == world.NOW + 90
+    assert {(pool["stopped"], pool["refused"]) for name, pool in of.items() if name != "spot"} == {
+        (None, None)
+    }
+
+
 @pytest.mark.parametrize("words", [("pool", "resume"), ("node", "list", "--pool")])
 def test_a_pool_that_there_is_not_is_not_found_and_the_nearest_is_named(
     burst: Burst, words: tuple[str, ...]

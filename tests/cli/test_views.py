@@ -13,7 +13,7 @@ from burst.cli.reading import Picture
 from burst.cli.views import experiments, records, text, trials
 from burst.cli.views.failure import LINES, failure
 from burst.cli.views.table import Column, fit
-from burst.cli.views.why import why_page
+from burst.cli.views.why import Asked, why_page
 from burst.core.model import Failure, MetricPoint
 from burst.core.states import TABLES, ExperimentState, TrialState
 from burst.core.store.memory import MemoryStore
@@ -229,7 +229,7 @@ def test_why_says_the_same_thing_once(picture: Picture) -> None:
         }
         for t in waiting
     ]
-    page = why_page(picture.experiment, waiting, answers, world.NOW)  # type: ignore[arg-type]
+    page = why_page([Asked(picture.experiment, waiting, answers)], world.NOW)  # type: ignore[arg-type]
     assert drawn(page) == [
         "exp-1m3k9zq4w01.t0005 and 2 more  ○ waiting  local: 2 of 2 slots are held; 1 is needed",
         "  local: full",
@@ -239,7 +239,7 @@ def test_why_says_the_same_thing_once(picture: Picture) -> None:
 
 def test_why_of_a_paused_experiment_says_how_to_go_on() -> None:
     paused = world.experiment(state=ExperimentState.PAUSED)
-    assert f"burst resume {paused.id}" in drawn(why_page(paused, [], [], world.NOW))[0]
+    assert f"burst resume {paused.id}" in drawn(why_page([Asked(paused, [], [])], world.NOW))[0]
 
 
 def test_the_module_of_an_exception_is_not_left_on_a_line_of_its_own() -> None:

@@ -213,6 +213,32 @@ def test_a_stopped_pool_asks_for_nothing_and_says_how_it_goes_on() -> None:
     )
 
 
+def test_what_the_last_machine_of_a_stopped_pool_said_is_told_once() -> None:
+    said_last = "its agent ended before it had registered; no such file"
+    spot = replace(
+        SPOT, stopped=f"3 nodes in a row ended before they were ready: {said_last}",
+        trouble=said_last, nodes=0,
+    )  # fmt: skip
+    assert said(made(want(pools=("spot",)), pools=(spot,), nodes=())).count(said_last) == 1
+
+
+def test_a_pool_that_can_have_no_machine_opens_the_next_one_however_soon_it_is_asked_again() -> (
+    None
+):
+    home = replace(SPOT, name="home", nodes=0, trouble=CODE, retry_at=NOW + 3, misfit=True)
+    plan = made(want(), nodes=(), runs=(), pools=(home, SPOT))
+    assert [launch.pool for launch in plan.launches] == ["spot"]
+
+
+def test_a_pool_without_nodes_is_not_said_to_have_all_of_them() -> None:
+    spot = replace(SPOT, max_nodes=1, nodes=0, quiet=0.0)
+    wants = [want(f"t{n}", pools=("spot",), queued=NOW + n) for n in range(2)]
+    plan = made(*wants, nodes=(), runs=(), pools=(spot,))
+    texts = [wait.reason.text for wait in plan.waits]
+    assert texts[1] == "trials ahead of it in pool spot come first"
+    assert "all of its" not in " ".join(texts)
+
+
 def test_the_words_do_not_change_while_time_goes_by() -> None:
     texts = {said(made(want(), at=NOW + s)) for s in range(0, 120, 7)}
     assert len(texts) == 1

@@ -165,6 +165,11 @@ class PoolJson(TypedDict):
     slots: int
     used: int
     waiting: int
+    stopped: str | None
+    """Why no more nodes are asked for, until `burst pool resume`."""
+    refused: str | None
+    """The newest refusal after which something of the pool rests still."""
+    refused_until: float | None
 
 
 class FoundJson(TypedDict):

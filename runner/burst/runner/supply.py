@@ -110,10 +110,17 @@ def trouble(supply: Supply) -> str:
     if not supply.refusals:
         return ""
     offer, newest = max(supply.refusals.items(), key=lambda item: (item[1].at, item[0]))
-    if newest.code == "failed":
-        return newest.text
-    where = "" if offer == EVERY_OFFER else f" for {offer}"
-    return f"{newest.code}{where}: {newest.text}"
+    return _words(offer, newest)
+
+
+def resting(supply: Supply, now: float) -> tuple[str, float] | None:
+    """The newest of the refusals after which something rests still, in words, and until when; None
+    if nothing rests."""
+    kept = {offer: each for offer, each in supply.refusals.items() if now < each.until}
+    if not kept:
+        return None
+    offer, newest = max(kept.items(), key=lambda item: (item[1].at, item[0]))
+    return _words(offer, newest), newest.until
 
 
 def closed_until(supply: Supply, now: float) -> float | None:
@@ -121,6 +128,13 @@ def closed_until(supply: Supply, now: float) -> float | None:
     are all one."""
     resting = supply.refusals.get(EVERY_OFFER)
     return resting.until if resting is not None and now < resting.until else None
+
+
+def _words(offer: str, refusal: Refusal) -> str:
+    if refusal.code == "failed":
+        return refusal.text
+    where = "" if offer == EVERY_OFFER else f" for {offer}"
+    return f"{refusal.code}{where}: {refusal.text}"
 
 
 def _recent(supply: Supply, now: float) -> dict[str, Refusal]:

@@ -20,14 +20,18 @@ def pool() -> None:
 @json_option
 @pass_session
 def list_pools(session: Session, as_json: bool) -> None:
-    """List pools, in the order in which they are tried. --json prints an array of `Pool`."""
+    """List pools, in the order in which they are tried.
+
+    Of a pool that is stopped, or that rests after a refusal, it is said why. --json prints an
+    array of `Pool`.
+    """
     rows = [usage(session, name).json for name in session.workspace.cluster.pools]
     if as_json:
         session.json(rows)
         return
     from burst.cli.views.records import pools_table
 
-    session.show(pools_table(rows, session.out.width))
+    session.show(pools_table(rows, session.clock.now(), session.out.width))
 
 
 @pool.command()
@@ -76,12 +80,14 @@ class Usage:
             held = "no machine is up"
         if most is None:
             return held
-        return f"{held}, of at most {_nodes(most)} with {pool['slots_per_node']} slots"
+        each = pool["slots_per_node"]
+        return f"{held}, of at most {_nodes(most)}" + (f" with {each} slots" if each else "")
 
 
 def usage(session: Session, name: str) -> Usage:
     """How full the pool `name` is; one that burst.yaml no longer has is `unknown`."""
-    from burst.core.model import Allocation, Node, Trial
+    from burst.core.model import Allocation, Node, Supply, Trial
+    from burst.runner.supply import resting
 
     store = session.store
     config = session.workspace.cluster.pools.get(name)
@@ -89,6 +95,8 @@ def usage(session: Session, name: str) -> Usage:
     held = [a for a in store.live(Allocation, name)]
     per_node, most = _limits(session, name)
     waiting = [t for t in store.live(Trial) if t.state == "waiting" and t.pools[:1] == (name,)]
+    supply = store.find(Supply, name) or Supply(id=name)
+    refused, until = resting(supply, session.clock.now()) or (None, None)
     return Usage(
         {
             "name": name,
@@ -99,17 +107,27 @@ def usage(session: Session, name: str) -> Usage:
             "slots": sum(len(node.slots) or node.expected_slots for node in nodes),
             "used": sum(len(share.slots) for a in held for share in a.shares),
             "waiting": len(waiting),
+            "stopped": str(supply.stopped) if supply.stopped else None,
+            "refused": refused,
+            "refused_until": until,
         }
     )
 
 
 def _limits(session: Session, name: str) -> tuple[int | None, int | None]:
-    """What the pool can ever give: slots a node, and nodes; None where it cannot be used yet."""
-    from burst.runner.pools.open import limits_of, open_pools
+    """What the pool can ever give: slots a node, and nodes; None where it cannot be used yet, or
+    does not say."""
+    from burst.core.errors import BurstError
+    from burst.runner.pools.open import is_later, open_pools
 
-    workspace = session.workspace
-    found = limits_of(workspace.cluster, open_pools(workspace)).get(name)
-    return (found.slots_per_node, found.max_nodes) if found else (None, None)
+    pool = open_pools(session.workspace).get(name)
+    if pool is None or is_later(pool):
+        return None, None
+    try:
+        return pool.limits.slots_per_node, pool.limits.max_nodes
+    except BurstError:  # the table is of all pools; the runner books what is wrong with this one
+        config = session.workspace.cluster.pools[name]
+        return None, getattr(config, "max_nodes", None)
 
 
 def _nodes(number: int) -> str:

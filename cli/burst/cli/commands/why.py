@@ -11,11 +11,12 @@ from burst.cli.session import Session, json_option, pass_session
 
 if TYPE_CHECKING:
     from burst.cli.shapes import WhyJson, WhyPoolJson
-    from burst.core.model import Trial
+    from burst.cli.views.why import Asked
+    from burst.core.model import Experiment, Trial
 
 
 @click.command()
-@click.argument("id", shell_complete=any_id, default="latest")
+@click.argument("id", shell_complete=any_id, default="")
 @json_option
 @pass_session
 def why(session: Session, id: str, as_json: bool) -> None:
@@ -23,21 +24,30 @@ def why(session: Session, id: str, as_json: bool) -> None:
 
     For each trial that is not running: the reason in words, when it is looked at again, and how
     full each pool is that it may run on. A trial that runs is named if its next checkpoint is
-    late. --json prints an array of `Why`.
+    late. Without an id all experiments that are not over are looked at. --json prints an array of
+    `Why`.
     """
     from burst.cli.ids import find_work
+    from burst.cli.views.why import why_page
+    from burst.core.model import Experiment
+
+    found: list[Experiment | Trial] = [*([] if id else session.store.live(Experiment))]
+    found = found or [find_work(session.store, id or "latest")]
+    asked = [_asked(session, each) for each in found]
+    if as_json:
+        session.json([answer for each in asked for answer in each.answers])
+        return
+    session.show(why_page(asked, session.clock.now()))
+
+
+def _asked(session: Session, found: Experiment | Trial) -> Asked:
+    from burst.cli.views.why import Asked
     from burst.core.model import Trial
 
-    found = find_work(session.store, id)
-    trials = [found] if isinstance(found, Trial) else session.store.children(Trial, found.id)
-    answers = [_answer(session, trial) for trial in trials]
-    if as_json:
-        session.json(answers)
-        return
-    from burst.cli.views.why import why_page
-
-    experiment = None if isinstance(found, Trial) else found
-    session.show(why_page(experiment, trials, answers, session.clock.now()))
+    if isinstance(found, Trial):
+        return Asked(None, [found], [_answer(session, found)])
+    trials = session.store.children(Trial, found.id)
+    return Asked(found, trials, [_answer(session, trial) for trial in trials])
 
 
 def _answer(session: Session, trial: Trial) -> WhyJson:

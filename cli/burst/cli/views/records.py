@@ -179,8 +179,8 @@ def node_state(node: Node) -> Text:
     return shown
 
 
-def pools_table(pools: Sequence[PoolJson], width: int) -> Table:
-    """Where machines come from."""
+def pools_table(pools: Sequence[PoolJson], now: float, width: int) -> RenderableType:
+    """Where machines come from; below it what keeps some of them from starting any."""
     columns = [
         Column("POOL", [p["name"] for p in pools]),
         Column("KIND", [p["kind"] for p in pools], rank=1),
@@ -192,7 +192,18 @@ def pools_table(pools: Sequence[PoolJson], width: int) -> Table:
         Column("WAITING", [counted(p["waiting"], "trial") if p["waiting"] else "–"
                            for p in pools], rank=3),
     ]  # fmt: skip
-    return table(columns, width)
+    return Group(table(columns, width), *(each for p in pools for each in _held_back(p, now)))
+
+
+def _held_back(pool: PoolJson, now: float) -> list[Text]:
+    found = []
+    if pool["stopped"]:
+        words = f"stopped: {text.one_line(pool['stopped'])}; `burst pool resume` lets it go on"
+        found.append(words)
+    if pool["refused"] and pool["refused"] not in (pool["stopped"] or ""):
+        then = text.seconds((pool["refused_until"] or now) - now)
+        found.append(f"refused: {text.one_line(pool['refused'])}; asked again in {then}")
+    return [Text(f"{pool['name']} ", style="yellow").append(each, "default") for each in found]
 
 
 def metrics_table(rows: Sequence[tuple[str, MetricRow]], width: int) -> Table:

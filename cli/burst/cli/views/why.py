@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import NamedTuple
 
 from rich.console import Group, RenderableType
 from rich.text import Text
@@ -13,18 +14,29 @@ from burst.core.model import Experiment, Trial
 from burst.core.states import ExperimentState, TrialState, is_terminal
 
 
-def why_page(
+class Asked(NamedTuple):
+    """What it was asked of."""
+
+    experiment: Experiment | None
+    """Where a whole experiment was asked for."""
+    trials: Sequence[Trial]
+    answers: Sequence[WhyJson]
+    """In the order of `trials`."""
+
+
+def why_page(asked: Sequence[Asked], now: float) -> RenderableType:
+    """One paragraph a trial that is not over; the same words for many trials of one experiment are
+    said once."""
+    parts = [part for each in asked for part in _parts(*each, now)]
+    return Group(*parts or [Text("Nothing waits: every trial runs or is over.")])
+
+
+def _parts(
     experiment: Experiment | None,
     trials: Sequence[Trial],
     answers: Sequence[WhyJson],
     now: float,
-) -> RenderableType:
-    """One paragraph a trial that is not over; the same words for many trials are said once.
-
-    Args:
-        experiment: where a whole experiment was asked for.
-        answers: in the order of `trials`.
-    """
+) -> list[RenderableType]:
     parts: list[RenderableType] = []
     if experiment is not None and (not trials or experiment.state is not ExperimentState.ACTIVE):
         parts.append(_subject(experiment))
@@ -38,9 +50,7 @@ def why_page(
         first.setdefault(words, answer)
     for words, mine in said.items():
         parts.append(_trial(mine, words, first[words], now))
-    if not parts:
-        parts.append(Text("Nothing waits: every trial runs or is over."))
-    return Group(*parts)
+    return parts
 
 
 def _subject(experiment: Experiment) -> Text:
