@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Sequence
 
 import click
+from rich.text import Text
 
 from burst.cli.encoding import checkpoint_json, experiment_json, trial_json
 from burst.cli.following import succeeded
@@ -16,8 +18,19 @@ from burst.cli.views.experiments import summary
 from burst.core.errors import ExitCode
 
 
-def finish(session: Session, picture: Picture, *, as_json: bool, indent: bool = False) -> int:
-    """Print how the experiment ended; returns the exit status that says the same."""
+def finish(
+    session: Session,
+    picture: Picture,
+    *,
+    as_json: bool,
+    indent: bool = False,
+    hints: Sequence[Text] | None = None,
+) -> int:
+    """Print how the experiment ended; returns the exit status that says the same.
+
+    Args:
+        hints: what to say to a person instead of the commands that find it again.
+    """
     status = ExitCode.OK if succeeded(picture.experiment) else ExitCode.FAILED
     best = best_trial(picture.experiment, picture.trials)
     only = picture.trials[0] if len(picture.trials) == 1 else None
@@ -32,5 +45,5 @@ def finish(session: Session, picture: Picture, *, as_json: bool, indent: bool = 
         }
         click.echo(json.dumps(result, indent=2 if indent else None, ensure_ascii=False))
     else:
-        session.show(summary(picture, session.out.width, offered))
+        session.show(summary(picture, session.out.width, offered, hints))
     return int(status)

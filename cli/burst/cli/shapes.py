@@ -211,6 +211,7 @@ class RehearsalJson(TypedDict):
     usd: float
     left: list[str]
     unexplained: list[str]
+    given_up: str
 
 
 class MetricRowJson(TypedDict):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import signal
 from pathlib import Path
 from typing import TYPE_CHECKING, Unpack
 
@@ -75,11 +76,21 @@ def rehearse(session: Session, file: Path, **options: Unpack[RehearseOptions]) -
     --json prints what `burst run --json` prints, and `Rehearsal` at the end.
     """
     from burst.cli.interrupting import interruptible
+
+    try:
+        with interruptible():
+            return _rehearse(session, file, options)
+    except KeyboardInterrupt:
+        # All is ended. Another Ctrl-C, while this process ends, would only change its status.
+        signal.signal(signal.SIGINT, signal.SIG_IGN)
+        raise
+
+
+def _rehearse(session: Session, file: Path, options: RehearseOptions) -> int:
     from burst.cli.rehearsing import Rehearsing
     from burst.runner.rehearsal.scenario import scenario_of
 
     scenario = scenario_of(
         options["lose"], options["notices"], options["capacity"], options["seed"]
     )
-    with interruptible():
-        return Rehearsing(session, file, scenario, options).run()
+    return Rehearsing(session, file, scenario, options).run()

@@ -74,11 +74,17 @@ def experiment_page(
     return Group(*parts)
 
 
-def summary(picture: Picture, width: int, checkpoint: Checkpoint | None = None) -> RenderableType:
+def summary(
+    picture: Picture,
+    width: int,
+    checkpoint: Checkpoint | None = None,
+    hints: Sequence[Text] | None = None,
+) -> RenderableType:
     """What `burst run` and `burst wait` say at the end.
 
     Args:
         checkpoint: the one to offer for download, of the best trial.
+        hints: what to say instead of the commands that find it again.
     """
     best = best_trial(picture.experiment, picture.trials)
     failed = [t for t in picture.trials if t.state is TrialState.FAILED and t.failure is not None]
@@ -90,7 +96,7 @@ def summary(picture: Picture, width: int, checkpoint: Checkpoint | None = None) 
         parts.append(trials_table(picture, width, most=40))
     if best is not None:
         parts += ["", Text("Best", style="bold"), best_line(picture.experiment, best)]
-    parts += ["", *_next(picture, best, checkpoint)]
+    parts += ["", *(_next(picture, best, checkpoint) if hints is None else hints)]
     return Group(*parts)
 
 

@@ -2,11 +2,16 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 from rich.console import Group, RenderableType
 from rich.text import Text
 
+from burst.cli.views.hints import commands
 from burst.cli.views.table import Column, facts, section, table
+from burst.cli.views.text import FAINT
 from burst.core.units import counted, format_duration
+from burst.runner.rehearsal.folder import CLOUD, TRIALS
 from burst.runner.rehearsal.report import Recovery, Report
 
 
@@ -18,6 +23,8 @@ def rehearsal_page(report: Report, width: int) -> RenderableType:
     if report.unmade:
         text = f"{counted(report.unmade, 'loss')} came to nothing: the training was over before"
         parts.append(Text(text, style="yellow"))
+    if report.given_up:
+        parts.append(Text(f"✘ given up: {report.given_up}", style="red"))
     rows: list[tuple[str, RenderableType]] = [
         ("asked for", _after(report.first_asked) + " of the submission"),
         *(("refused", each) for each in report.refused),
@@ -27,6 +34,20 @@ def rehearsal_page(report: Report, width: int) -> RenderableType:
     ]
     parts.append(section("Fleet", facts(rows)))
     return Group(*parts)
+
+
+def kept_lines(kept: Path | None) -> list[Text]:
+    """Where what came of a rehearsal is once its cloud is gone."""
+    if kept is None:
+        line = (
+            "Nothing of it is kept; --keep DIR keeps metrics, checkpoints and what machines wrote."
+        )
+        return [Text(line, style=FAINT)]
+    rows = [
+        (f"{kept / TRIALS}", "metrics and newest checkpoint of each trial"),
+        (f"{kept / CLOUD}/ec2/machines/*/console.log", "what each machine wrote"),
+    ]
+    return commands(rows)
 
 
 def _losses(report: Report, width: int) -> RenderableType:

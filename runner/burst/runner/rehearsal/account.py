@@ -1,6 +1,6 @@
 """What a cluster has in an AWS account, made with AWS's own API alone, for a rehearsal.
 
-`burst up` makes more of it, and makes it last; here it is no more than nodes need.
+A real one has more of it, and it lasts; here it is no more than nodes need.
 """
 
 from __future__ import annotations
@@ -25,6 +25,7 @@ from burst.core.errors import BurstError
 from burst.core.store.dynamodb.items import table_schema
 
 _NETWORK = "10.0.0.0/16"
+_DEFAULT_REGION = "us-east-1"
 _IMAGE = (
     "resolve:ssm:/aws/service/deeplearning/ami/x86_64/"
     "base-oss-nvidia-driver-gpu-ubuntu-22.04/latest/ami-id"
@@ -155,7 +156,10 @@ class _Building:
         dynamodb.create_table(**table_schema(name))
         dynamodb.get_waiter("table_exists").wait(TableName=name)
         s3 = self._session.client("s3", endpoint_url=server)
-        s3.create_bucket(Bucket=name)
+        there = self._region
+        placed = {"CreateBucketConfiguration": {"LocationConstraint": there}}
+        # S3 refuses the constraint for the region that is meant without one, and for no other.
+        s3.create_bucket(Bucket=name, **({} if there == _DEFAULT_REGION else placed))
         key = CLUSTER_FILE.removeprefix("blobs:")
         s3.put_object(Bucket=name, Key=key, Body=cluster_file.encode())
 

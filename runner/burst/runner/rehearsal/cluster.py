@@ -25,13 +25,13 @@ def rehearsed(config: ClusterConfig, slots: int) -> ClusterConfig:
         slots: of a node, where the cluster has no pool of AWS: as many as a trial wants.
     """
     pools = {name: pool for name, pool in config.pools.items() if isinstance(pool, _KINDS)}
-    if not any(isinstance(pool, AwsPool) for pool in pools.values()):
+    if made_up(config):
         pools[SPOT] = AwsPool(instance_types=("c5.large",), slots_per_node=slots, max_nodes=8)
     quick = {
         name: pool.model_copy(update={"idle": min(pool.idle, _LONGEST_IDLE_S)})
         for name, pool in pools.items()
     }
-    region = config.aws.region if config.aws is not None else REGION
+    region = region_of(config)
     return config.model_copy(
         update={
             "cluster": NAME,
@@ -41,6 +41,15 @@ def rehearsed(config: ClusterConfig, slots: int) -> ClusterConfig:
             "pools": quick,
         }
     )
+
+
+def made_up(config: ClusterConfig) -> bool:
+    """Whether the cluster has no pool of AWS, so that `spot` is put beside its others."""
+    return not cloud_pools(config)
+
+
+def region_of(config: ClusterConfig) -> str:
+    return config.aws.region if config.aws is not None else REGION
 
 
 def as_file(config: ClusterConfig) -> str:

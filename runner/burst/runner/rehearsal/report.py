@@ -46,6 +46,8 @@ class Report:
     """Machines that still run."""
     unexplained: tuple[str, ...]
     """What an audit cannot explain."""
+    given_up: str = ""
+    """Why no machine could come any more, so that the rehearsal ended before the training."""
 
     @property
     def clean(self) -> bool:
@@ -58,6 +60,7 @@ def report_of(
     losing: Losing,
     machines: Sequence[Seen],
     unexplained: Sequence[str],
+    given_up: str = "",
 ) -> Report:
     """Gather it, once all is over. `pools` are those of the cloud."""
     requested = [event for event in _events(store) if event.name == "node.requested"]
@@ -73,6 +76,7 @@ def report_of(
         usd=sum(each.usd for each in machines),
         left=tuple(each.id for each in machines if each.ended is None),
         unexplained=tuple(unexplained),
+        given_up=given_up,
     )
 
 

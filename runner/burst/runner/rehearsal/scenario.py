@@ -79,7 +79,10 @@ def notice_of(text: str) -> float | None:
     """
     if text == NONE:
         return None
-    return _seconds(text, "--notice", "a time such as 120s, or none")
+    try:
+        return parse_duration(text)
+    except ValueError as error:
+        raise _unread("--notice", text, "a time such as 120s, or none") from error
 
 
 def capacity_of(text: str) -> Capacity:
@@ -89,11 +92,17 @@ def capacity_of(text: str) -> Capacity:
         UsageError: it is none of those.
     """
     found = _CAPACITY.fullmatch(text)
-    meant = "a number of machines, or none, and since when: 3@t+60s"
+    meant = (
+        "a number of machines, or none, and since when: 3@t+60s; with a zone before it, of that "
+        "zone alone: us-east-1a:0"
+    )
     if found is None:
-        raise UsageError(f"--capacity {text} cannot be read", mend=f"write {meant}")
+        raise _unread("--capacity", text, meant)
     count, since = found["count"], found["since"]
-    seconds = _seconds(since, "--capacity", meant) if since else 0.0
+    try:
+        seconds = parse_duration(since) if since else 0.0
+    except ValueError as error:
+        raise _unread("--capacity", text, meant) from error
     machines = None if count == NONE else int(count)
     return Capacity(machines, seconds, found["zone"] or EVERY_ZONE)
 
@@ -107,8 +116,5 @@ def progress_of(trials: Sequence[Trial]) -> float:
     return sum(trial.done.batches for trial in known) / whole if whole else 0.0
 
 
-def _seconds(text: str, option: str, meant: str) -> float:
-    try:
-        return parse_duration(text)
-    except ValueError as error:
-        raise UsageError(f"{option} {text} cannot be read", mend=f"write {meant}") from error
+def _unread(option: str, text: str, meant: str) -> UsageError:
+    return UsageError(f"{option} {text!r} cannot be read", mend=f"write {meant}")

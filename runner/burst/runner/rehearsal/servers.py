@@ -72,7 +72,10 @@ def serve(folder: Path, *, boot: float = 1.0) -> Iterator[Servers]:
 
 def _start(folder: Path, boot: float, started: list[_Running]) -> Servers:
     aws, log = free_url(), folder / "ministack.log"
-    ministack = _Running([find_ministack()], ministack_environ(aws, os.environ), folder, log)
+    own = folder / "tmp"  # where it leaves files that name its process
+    own.mkdir(exist_ok=True)
+    theirs = {**os.environ, "TMPDIR": str(own)}
+    ministack = _Running([find_ministack()], ministack_environ(aws, theirs), folder, log)
     started.append(ministack)
     place = folder / "ec2"
     (place / "url").unlink(missing_ok=True)
