@@ -105,6 +105,9 @@ class Context:
     goes back."""
     ageless: dict[str, frozenset[str]] = field(default_factory=dict)
     """By pool: what was left over at the last look and does not say how old it is."""
+    kept: dict[str, float] = field(default_factory=dict)
+    """By node that is to stay for somebody: when this runner said so last, on the clock that never
+    goes back."""
     limits: dict[str, Limits] = field(default_factory=dict)
     """By pool: what it can ever give, as it said last; without those that did not say."""
     again: bool = False

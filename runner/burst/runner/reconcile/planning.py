@@ -81,6 +81,7 @@ class Acting:
             self._yield(leave)
         for id in made.drains:
             self._drain(self.nodes[id])
+        self.ctx.kept = {id: at for id, at in self.ctx.kept.items() if id in made.keeps}
         for id in made.keeps:
             self._keep(self.nodes[id])
         changed: list[Trial] = []
@@ -164,7 +165,11 @@ class Acting:
         now, idle = self.ctx.clock.now(), idle_of(self.ctx.cluster.pools.get(node.pool))
         near = idle is not None and now >= (node.idle_since or now) + idle - 2 * KEEP_EVERY_S
         told = node.wanted_at is not None and abs(now - node.wanted_at) < KEEP_EVERY_S
+        since, mine = self.ctx.clock.monotonic(), self.ctx.kept.get(node.id)
+        # By its own clock too: of runners whose clocks differ each would write at every pass.
+        told = told or (mine is not None and since - mine < KEEP_EVERY_S)
         if near and not told:
+            self.ctx.kept[node.id] = since
             self.ctx.commit(Put(node.model_copy(update={"wanted_at": now})))
 
     def _tell(self, trials: list[Trial]) -> None:
