@@ -215,7 +215,7 @@ def test_pools_of_later_kinds_are_opened_and_refuse_when_used(tmp_path: Path) ->
         }
     )
     pools = open_pools(Workspace(ws.home, cluster, ws.store, ws.blobs))
-    assert list(limits_of(cluster, pools)) == ["local"]
+    assert list(limits_of(cluster.pools, pools)) == ["local"]
     with pytest.raises(Refused, match="kind slurm") as caught:
         ask(pools["hpc"])
     assert "not acted on yet" in caught.value.why

@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 
 from burst.core.code.archive import code_key
+from burst.core.config.cluster import AwsPool, ClusterConfig, LocalPool
 from burst.core.config.experiment import ExperimentConfig
 from burst.core.errors import NotFound, Refused, Unreachable, UsageError
 from burst.core.model import Experiment, Trial
@@ -43,6 +44,16 @@ def code(tmp_path: Path) -> Path:
     folder.mkdir()
     (folder / "train.py").write_text("print(1)\n")
     return folder
+
+
+def test_a_pool_that_is_set_up_wrong_is_told_to_those_alone_who_name_it(
+    ws: Workspace, code: Path
+) -> None:
+    uneven = AwsPool(instance_types=("p5.48xlarge", "g5.xlarge"), max_nodes=1)
+    ws = replace(ws, cluster=ClusterConfig(pools={"local": LocalPool(), "uneven": uneven}))
+    submit(ws, file(resources={"pools": ["local"]}), code, owner="me")
+    with pytest.raises(Refused, match="differ in slots"):
+        submit(ws, file(resources={"pools": ["local", "uneven"]}), code, owner="me")
 
 
 def test_submitting_carries_the_code_over_and_writes_the_experiment(

@@ -62,7 +62,7 @@ def check_experiment(ws: Workspace, config: ExperimentConfig, code_folder: Path)
     check_entrypoint(config.entrypoint, code_folder)
     if config.start is not None:
         check_start(ws.store, config.start)
-    admit(config, ws.cluster, limits_of(ws.cluster, open_pools(ws)))
+    admit(config, ws.cluster, limits_of(pools_for(config, ws.cluster), open_pools(ws)))
     _check_reach(ws, config)
 
 

@@ -6,7 +6,6 @@ import os
 from collections.abc import Collection, Mapping
 
 from burst.core.config.cluster import AwsPool as AwsPoolConfig
-from burst.core.config.cluster import ClusterConfig
 from burst.core.config.cluster import LocalPool as LocalPoolConfig
 from burst.core.config.cluster import StaticPool as StaticPoolConfig
 from burst.core.errors import Refused
@@ -48,9 +47,16 @@ def _aws(name: str, config: AwsPoolConfig, ws: Workspace) -> Pool:
     return AwsPool(name, config, ws.cluster.cluster, Ec2(region))
 
 
-def limits_of(cluster: ClusterConfig, pools: dict[str, Pool]) -> dict[str, Limits]:
-    """What each pool that can be used can ever give."""
-    return {name: pools[name].limits for name in cluster.pools if not is_later(pools[name])}
+def limits_of(names: Collection[str], pools: Mapping[str, Pool]) -> dict[str, Limits]:
+    """What each of the pools `names` can ever give, without those that cannot be used yet. Others
+    are not asked: one that is set up wrong, or does not answer, is no matter of theirs.
+
+    Raises:
+        Refused: as one of them is set up it can have no machine.
+        Unreachable: one of them could not read its types.
+    """
+    found = [name for name in names if name in pools and not is_later(pools[name])]
+    return {name: pools[name].limits for name in found}
 
 
 def is_later(pool: Pool) -> bool:
