@@ -21,7 +21,8 @@ def rehearsal_page(report: Report, width: int) -> RenderableType:
     if report.recoveries:
         parts.append(section("Losses", _losses(report, width)))
     if report.unmade:
-        text = f"{counted(report.unmade, 'loss')} came to nothing: the training was over before"
+        why = "it was given up" if report.given_up else "the training was over"
+        text = f"{counted(report.unmade, 'loss')} came to nothing: {why} before"
         parts.append(Text(text, style="yellow"))
     if report.given_up:
         parts.append(Text(f"✘ given up: {report.given_up}", style="red"))
