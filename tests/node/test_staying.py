@@ -323,7 +323,7 @@ def test_what_a_pool_says_of_its_agents_is_taken_from_the_cluster_file() -> None
     assert Stay.of(aws) == Stay(300.0 + PLAN_FIRST_S, 7 * 24 * 3600.0, 60.0, 1)
     brief = aws.model_copy(update={"idle": 2.0})
     assert Stay.of(brief).idle == 8.0
-    assert Stay.of(LocalPool()) == Stay(60.0)
+    assert Stay.of(LocalPool()) == Stay(60.0 + PLAN_FIRST_S)
     assert Stay.of(StaticPool(slots_per_node=1)) == Stay()
 
 

@@ -103,11 +103,11 @@ class Context:
     swept_at: dict[str, float] = field(default_factory=dict)
     """By pool: when its machines were last compared with the records, on the clock that never
     goes back."""
+    kept: dict[str, tuple[float | None, float]] = field(default_factory=dict)
+    """By node: the newest word that it is to stay, and when it was seen on the clock that never
+    goes back."""
     ageless: dict[str, frozenset[str]] = field(default_factory=dict)
     """By pool: what was left over at the last look and does not say how old it is."""
-    kept: dict[str, float] = field(default_factory=dict)
-    """By node that is to stay for somebody: when this runner said so last, on the clock that never
-    goes back."""
     limits: dict[str, Limits] = field(default_factory=dict)
     """By pool: what it can ever give, as it said last; without those that did not say."""
     again: bool = False

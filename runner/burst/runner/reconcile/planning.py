@@ -18,7 +18,7 @@ from burst.runner.pools.port import NothingOpen
 from burst.runner.reconcile.context import Context, View
 from burst.runner.reconcile.launching import intend
 from burst.runner.reconcile.limits import book_misfit
-from burst.runner.reconcile.reading import idle_of, snapshot_of
+from burst.runner.reconcile.reading import snapshot_of
 from burst.runner.supply import after_asked
 from burst.runner.transitions import move
 from burst.runner.wishes import ask_to_leave
@@ -161,16 +161,18 @@ class Acting:
         self.ctx.commit(Put(changed), Append(_node_event(node, "draining", "it had no work", now)))
 
     def _keep(self, node: Node) -> None:
-        """Tell the node's agent that somebody waits for it, before it leaves by itself."""
-        now, idle = self.ctx.clock.now(), idle_of(self.ctx.cluster.pools.get(node.pool))
-        near = idle is not None and now >= (node.idle_since or now) + idle - 2 * KEEP_EVERY_S
-        told = node.wanted_at is not None and abs(now - node.wanted_at) < KEEP_EVERY_S
-        since, mine = self.ctx.clock.monotonic(), self.ctx.kept.get(node.id)
-        # By its own clock too: of runners whose clocks differ each would write at every pass.
-        told = told or (mine is not None and since - mine < KEEP_EVERY_S)
-        if near and not told:
-            self.ctx.kept[node.id] = since
-            self.ctx.commit(Put(node.model_copy(update={"wanted_at": now})))
+        """Tell the node's agent that somebody waits for it, since it leaves by itself otherwise.
+
+        How long ago it was told is measured from when this runner saw the word, so that runners
+        whose clocks differ do not tell it in turns.
+        """
+        ctx, now = self.ctx, self.ctx.clock.monotonic()
+        mark, since = ctx.kept.get(node.id, (None, now))
+        if mark != node.wanted_at:
+            mark, since = node.wanted_at, now
+            ctx.kept[node.id] = mark, since
+        if mark is None or now - since >= KEEP_EVERY_S:
+            ctx.commit(Put(node.model_copy(update={"wanted_at": ctx.clock.now()})))
 
     def _tell(self, trials: list[Trial]) -> None:
         """Store why trials wait. Nobody acts on it, so a conflict is left to the next pass."""

@@ -6,7 +6,7 @@ from collections import Counter
 from collections.abc import Mapping
 from dataclasses import replace
 
-from burst.core.config.cluster import AwsPool, LocalPool, PoolConfig, SlurmPool, StaticPool
+from burst.core.config.cluster import AwsPool, LocalPool, SlurmPool, StaticPool
 from burst.core.model import Allocation, DrainCause, Experiment, Node, Trial
 from burst.core.states import ExperimentState, NodeState, Reason, TrialState
 from burst.runner.enforce import config_of
@@ -130,7 +130,7 @@ def _pool(ctx: Context, view: View, name: str) -> PlanPool:
     coming = [node for node in there if node.state in _COMING and not _problems(node)]
     whole = Counter(node.launch for node in coming if node.whole)
     cells = {node.launch: node.cell for node in coming if node.cell}
-    idle = idle_of(config)
+    idle = config.idle if isinstance(config, LocalPool | SlurmPool | AwsPool) else None
     costly = isinstance(config, AwsPool)
     limits = ctx.limits.get(name) or Limits(slots_per_node=0, max_nodes=len(there))
     return PlanPool(
@@ -150,11 +150,6 @@ def _pool(ctx: Context, view: View, name: str) -> PlanPool:
         min_nodes=config.min_nodes if isinstance(config, AwsPool) else 0,
         quiet=QUIET_S if costly else 0.0,
     )
-
-
-def idle_of(config: PoolConfig | None) -> float | None:
-    """Seconds without work after which a node of the pool leaves; None is never."""
-    return config.idle if isinstance(config, LocalPool | SlurmPool | AwsPool) else None
 
 
 def _problems(node: Node) -> list[str]:

@@ -8,9 +8,8 @@ from dataclasses import dataclass
 from burst.core.config.cluster import AwsPool, PoolConfig, StaticPool
 from burst.core.states import Reason
 
-
 PLAN_FIRST_S = 15.0
-"""Beyond a paid pool's `idle` (three times as much, where that is less): a runner that is there
+"""Beyond a pool's `idle` (three times as much, where that is less): a runner that is there
 decides by then which nodes leave, and knows what for others have to stay. Without a runner the
 agent leaves by itself."""
 
@@ -32,10 +31,10 @@ class Stay:
     def of(cls, pool: PoolConfig) -> Stay:
         if isinstance(pool, StaticPool):
             return cls()
+        idle = pool.idle + min(PLAN_FIRST_S, 3 * pool.idle)
         if isinstance(pool, AwsPool):
-            idle = pool.idle + min(PLAN_FIRST_S, 3 * pool.idle)
             return cls(idle, pool.max_life, pool.keep_on_error, pool.min_nodes)
-        return cls(pool.idle)
+        return cls(idle)
 
 
 @dataclass(frozen=True)
