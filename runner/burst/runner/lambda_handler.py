@@ -87,6 +87,10 @@ def _current(environ: Mapping[str, str]) -> Runner:
     global _runner
     home = {"BURST_HOME": "/tmp/burst", **environ}
     ws = open_workspace(home)
-    if _runner is None or _runner.workspace.cluster != ws.cluster:
-        _runner = Runner(ws)
+    if _runner is not None and _runner.workspace.cluster == ws.cluster:
+        ws.store.close()
+        return _runner
+    if _runner is not None:
+        _runner.workspace.store.close()
+    _runner = Runner(ws)
     return _runner
