@@ -6,6 +6,7 @@ import hashlib
 import json
 import os
 import shutil
+import signal
 import subprocess
 import sys
 from collections.abc import Sequence
@@ -124,7 +125,7 @@ def test_a_rehearsal_that_is_interrupted_leaves_nothing_behind(work: Path) -> No
     for line in process.stdout:
         if '"trial.running"' in line:
             break
-    process.send_signal(2)
+    process.send_signal(signal.SIGTERM)  # SIGINT is ignored where tests run in the background
     process.stdout.read()
     process.stdout.close()
     assert process.wait(60) == 130

@@ -77,14 +77,14 @@ def test_where_nodes_are_lost_the_first_checkpoint_does_not_wait_for_its_period(
 def test_a_disk_that_is_full_is_told_once_and_so_is_that_it_is_no_more(
     lab: Lab, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    put, failing = lab.blobs.put, [True]
+    put, failing = lab.blobs.put_new, [True]
 
     def full(key: str, data: Any) -> None:
         if failing[0] and key.endswith("manifest.json"):
             raise OSError(28, "No space left on device")
         put(key, data)
 
-    lab.blobs.put = full  # type: ignore[method-assign]
+    lab.blobs.put_new = full  # type: ignore[method-assign]
 
     class Mended(_Slow):
         def train_batch(self, batch: Any, epoch_idx: int, batch_idx: int) -> dict[str, Any]:
@@ -162,8 +162,8 @@ class _Disk:
     def __init__(self, lab: Lab, refusals: int) -> None:
         self.refused = 0
         self._refusals = refusals
-        self._put = lab.blobs.put
-        lab.blobs.put = self._refuse  # type: ignore[method-assign]
+        self._put = lab.blobs.put_new
+        lab.blobs.put_new = self._refuse  # type: ignore[method-assign]
 
     def _refuse(self, key: str, data: Any) -> None:
         if key.endswith("manifest.json") and self.refused < self._refusals:

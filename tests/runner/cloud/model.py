@@ -103,6 +103,7 @@ class Model:
 
     def empty(self) -> None:
         """No machine, no rule, no fault, and the clock at its start."""
+        from moto.core.models import DEFAULT_ACCOUNT_ID
         from moto.ec2.models import ec2_backends
         from moto.moto_api._internal import mock_random
 
@@ -112,11 +113,14 @@ class Model:
         mock_random.seed(1)
         made: Any = ids
         made.chance = Random(1)
-        backend: Any = next(iter(ec2_backends.values()))["us-east-1"]
+        backend: Any = ec2_backends[DEFAULT_ACCOUNT_ID]["us-east-1"]
         for each in ("reservations", "volumes", "enis"):
             getattr(backend, each).clear()
         self.clock = ManualClock(START)
         self.cloud = RehearsalEC2.cloud = self._new_cloud()
+        if not backend.launch_templates:  # another test of this process has reset moto
+            self._said.clear()
+            self._furnish()
 
     def living(self) -> list[Machine]:
         """Machines that cost money."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+import time
 from collections.abc import Callable, Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any
@@ -308,9 +309,10 @@ def test_what_a_machine_wrote_before_it_could_speak_is_shown(cloud: Lab, pools: 
     pool = pools()
     (node,) = pool.launch(intents(pool)).nodes
     cloud.running(str(node.handle["instance"]))
-    seen = pool.console(node)
-    assert seen
-    assert cloud.control.console(str(node.handle["instance"])).startswith(seen)
+    until = time.monotonic() + 60.0
+    while not (said := cloud.control.console(str(node.handle["instance"]))):
+        assert time.monotonic() < until, "it wrote nothing"
+    assert pool.console(node).startswith(said)
 
 
 FAULTS = [
