@@ -27,6 +27,7 @@ from burst.core.errors import Refused
 from burst.core.launch import ALLOCATION_VARIABLE
 from burst.core.model import Json, Node, Refusal, RefusalKind, Supply
 from burst.runner.agent.hardware.machine import default_slots
+from burst.runner.agent.running.sweep import kill_all
 from burst.runner.agent.site import nodes_folder
 from burst.runner.pools.port import Launched, Leftover, Limits, Liveness, Machine
 from burst.runner.supply import EVERY_OFFER, closed_until
@@ -138,18 +139,8 @@ class LocalPool:
     def terminate(self, node: Node) -> None:
         if node.handle and node.handle.get("host") != socket.gethostname():
             return
-        until = time.monotonic() + _END_WITHIN_S
         allocations = set(self._allocations_of(node))
-        while time.monotonic() < until:
-            found = list(self._processes(node, allocations))
-            if not found:
-                return
-            for process in found:
-                try:
-                    process.kill()
-                except psutil.Error:
-                    continue
-            psutil.wait_procs(found, timeout=0.2)
+        kill_all(lambda: self._processes(node, allocations), _END_WITHIN_S)
 
     def _processes(self, node: Node, allocations: Collection[str]) -> Iterator[psutil.Process]:
         """The agent, its group, and whoever carries the node's or an allocation's id."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import time
-from collections.abc import Collection, Iterator
+from collections.abc import Callable, Collection, Iterable, Iterator
 from pathlib import Path
 
 import psutil
@@ -35,12 +35,18 @@ def marked(allocations: Collection[str], below: Path | None = None) -> Iterator[
 def sweep(allocations: Collection[str], *, below: Path | None = None, seconds: float = 5.0) -> int:
     """Kill every process of `allocations`, and what they start meanwhile; how many there were.
 
-    Looks again until it finds none, for `seconds` at most. `below`: as `marked`.
+    As `kill_all`. `below`: as `marked`.
     """
+    return kill_all(lambda: marked(allocations, below), seconds) if allocations else 0
+
+
+def kill_all(find: Callable[[], Iterable[psutil.Process]], seconds: float) -> int:
+    """Kill what `find` finds, again until it finds none, for `seconds` at most; how many there
+    were. A process may start others between being found and being killed."""
     killed: set[tuple[int, float]] = set()
     until = time.monotonic() + seconds
-    while allocations and time.monotonic() < until:
-        found = list(marked(allocations, below))
+    while time.monotonic() < until:
+        found = list(find())
         if not found:
             break
         for process in found:

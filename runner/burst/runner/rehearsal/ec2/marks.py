@@ -7,10 +7,11 @@ killed the guard.
 from __future__ import annotations
 
 import os
-import time
 from collections.abc import Iterator
 
 import psutil
+
+from burst.runner.agent.running.sweep import kill_all
 
 MARK = "BURST_REHEARSAL_MACHINE"
 """In the environment of all that runs on a machine: the folder that is its disk. Nothing that runs
@@ -31,17 +32,4 @@ def marked(prefix: str) -> Iterator[psutil.Process]:
 
 def sweep(prefix: str, *, seconds: float = 10.0) -> int:
     """Kill the processes marked with `prefix` until there are none; how many there were."""
-    killed: set[tuple[int, float]] = set()
-    until = time.monotonic() + seconds
-    while time.monotonic() < until:
-        found = list(marked(prefix))
-        if not found:
-            break
-        for process in found:
-            try:
-                killed.add((process.pid, process.create_time()))
-                process.kill()
-            except psutil.Error:
-                continue
-        psutil.wait_procs(found, timeout=0.2)
-    return len(killed)
+    return kill_all(lambda: marked(prefix), seconds)
