@@ -11,8 +11,9 @@ import pytest
 
 from burst.core.clock import ManualClock
 from burst.core.errors import Unreachable
+from burst.runner.agent.host import MARGIN_S
 from burst.runner.node.imds import Imds, Warned
-from burst.runner.node.notices import MARGIN_S, Watcher, reclaim_of
+from burst.runner.node.notices import Watcher, reclaim_of
 from tests.node.imds_server import ImdsServer, iso
 
 

@@ -110,6 +110,17 @@ def test_a_warning_drains_the_node_and_what_runs_there(house: House) -> None:
     assert others, "a replacement is asked for"
 
 
+def test_of_a_short_warning_half_is_kept_for_leaving(house: House) -> None:
+    house.submit()
+    house.run(5)
+    (node,) = house.store.live(Node)
+    house.store.commit(Put(node.model_copy(update={"handle": {**node.handle, "instance": "i-7"}})))
+    house.runner.hear_notice("i-7", house.clock.now() + 10)
+    (allocation,) = house.store.live(Allocation)
+    assert allocation.drain is not None
+    assert allocation.drain.deadline == house.clock.now() + 5
+
+
 def test_only_a_warning_of_ec2_is_a_notice() -> None:
     clock = ManualClock()
     for event in (STREAM, SCHEDULE, STATE_CHANGE, {}, warning("")):

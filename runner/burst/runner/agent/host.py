@@ -7,6 +7,10 @@ from dataclasses import dataclass
 
 from burst.core.model import Drain, DrainCause, Json
 
+MARGIN_S = 15.0
+"""Of the time that a notice leaves, what is kept for ending the ranks, releasing and logs; half of
+it, where it leaves less than twice that."""
+
 
 @dataclass(frozen=True)
 class Reclaim:
@@ -19,6 +23,12 @@ class Reclaim:
     deadline: float
     """When what runs must have left."""
     text: str
+
+    @classmethod
+    def told(cls, *, heard: float, at: float, left: float, text: str) -> Reclaim:
+        """What a notice means that was heard at `heard`, `left` seconds before its end."""
+        deadline = heard + left - min(MARGIN_S, left / 2)
+        return cls(heard=heard, at=at, deadline=deadline, text=text)
 
     @property
     def drain(self) -> Drain:

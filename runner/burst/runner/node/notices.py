@@ -14,8 +14,6 @@ from burst.runner.node.imds import Imds, Warned
 log = logging.getLogger(__name__)
 
 EVERY_S = 2.0
-MARGIN_S = 15.0
-"""Of the time that a notice leaves, what is kept for ending the ranks, releasing and logs."""
 
 
 def reclaim_of(warned: Warned, now: float) -> Reclaim:
@@ -23,9 +21,8 @@ def reclaim_of(warned: Warned, now: float) -> Reclaim:
 
     The deadline is by this machine's clock, and so is counted from the seconds that were left.
     """
-    margin = min(MARGIN_S, warned.left / 2)
     text = f"the machine will be taken away in {warned.left:.0f} s ({warned.action})"
-    return Reclaim(heard=now, at=warned.at, deadline=now + warned.left - margin, text=text)
+    return Reclaim.told(heard=now, at=warned.at, left=warned.left, text=text)
 
 
 class Watcher:

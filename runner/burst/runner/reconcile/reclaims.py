@@ -21,9 +21,6 @@ from burst.runner.wishes import ask_to_leave
 
 log = logging.getLogger(__name__)
 
-MARGIN_S = 15.0
-"""Of the time that a notice leaves, what is kept for releasing and the last lines of the logs."""
-
 
 def hear_notice(ctx: Context, instance: str, reclaim_at: float) -> None:
     """Drain the node whose machine is called `instance`, and all that runs there. Idempotent.
@@ -33,7 +30,8 @@ def hear_notice(ctx: Context, instance: str, reclaim_at: float) -> None:
     """
     now = ctx.clock.now()
     text = "the machine will be taken away, says the cloud"
-    reclaim = Reclaim(heard=now, at=reclaim_at, deadline=reclaim_at - MARGIN_S, text=text)
+    left = max(0.0, reclaim_at - now)
+    reclaim = Reclaim.told(heard=now, at=reclaim_at, left=left, text=text)
     for node in ctx.store.live(Node):
         if node.handle.get("instance") == instance:
             log.info("node %s: %s", node.id, text)
