@@ -29,6 +29,8 @@ RESERVE_S = 10.0
 """Kept of the time that the function has left, for the pass that is under way."""
 NOTICE_S = 120.0
 """From EC2's warning until the machine goes."""
+_HOME = "/tmp/burst"
+"""Below the only folder that a function may write to."""
 _WARNING = "EC2 Spot Instance Interruption Warning"
 
 _runner: Runner | None = None
@@ -85,8 +87,7 @@ def _current(environ: Mapping[str, str]) -> Runner:
     """The runner of earlier calls in this process, which remembers the leases that it has seen;
     a new one where the cluster file has changed."""
     global _runner
-    home = {"BURST_HOME": "/tmp/burst", **environ}
-    ws = open_workspace(home)
+    ws = open_workspace({"BURST_HOME": _HOME, **environ})
     if _runner is not None and _runner.workspace.cluster == ws.cluster:
         ws.store.close()
         return _runner

@@ -10,6 +10,7 @@ from burst.core.clock import Clock, SystemClock
 from burst.core.errors import BurstError
 from burst.core.model import Experiment, Node, Trial
 from burst.core.states import ExperimentState, TrialState
+from burst.core.store import is_local
 from burst.core.store.port import Store
 from burst.core.workspace import Workspace
 from burst.runner.pools.open import open_pools
@@ -41,8 +42,7 @@ class Runner:
         self._clock = clock
         self._context = make_context(ws, clock, open_pools(ws) if pools is None else pools)
         self._stopped = threading.Event()
-        local = ws.store.url.startswith(("sqlite:", "memory:"))
-        self._poll = POLL_S if local else POLL_REMOTE_S
+        self._poll = POLL_S if is_local(ws.store) else POLL_REMOTE_S
 
     @property
     def workspace(self) -> Workspace:
