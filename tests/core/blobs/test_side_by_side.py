@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import errno
 import hashlib
+import os
 from collections.abc import Callable
 from functools import partial
 from pathlib import Path
@@ -11,7 +13,7 @@ import pytest
 
 from burst.core.blobs.disk import Disk
 from burst.core.blobs.folder import FolderBlobs
-from burst.core.errors import Taken
+from burst.core.errors import BurstError, Taken
 from burst.core.testing.faults import FaultyDisk, Plan
 
 DATA = b"x" * 5000
@@ -95,6 +97,35 @@ def test_one_comes_between_any_two_steps_of_another(
         assert [info.key for info in blobs.list("")] == expected
         assert all(blobs.get(key) == DATA for key in expected)
         assert (root / "a").exists() == bool(expected), "empty folders go"
+
+
+@pytest.mark.parametrize("folder", ["root/a", "root/a/b"])
+def test_a_folder_found_to_be_there_may_be_gone_at_the_next_look(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, folder: str
+) -> None:
+    """Another made it before us, and removed it, empty, as soon as the system had told us so."""
+    mkdir = os.mkdir
+    gone = []
+
+    def made_and_removed(path: os.PathLike[str], mode: int = 0o777) -> None:
+        if Path(path) == tmp_path / folder and not gone:
+            gone.append(path)
+            raise FileExistsError(errno.EEXIST, "File exists", os.fspath(path))
+        mkdir(path, mode)
+
+    monkeypatch.setattr(os, "mkdir", made_and_removed)
+    blobs = FolderBlobs(tmp_path / "root")
+    blobs.put("a/b/c", DATA)
+    assert gone
+    assert blobs.get("a/b/c") == DATA
+
+
+def test_a_file_where_a_folder_must_be_is_told(tmp_path: Path) -> None:
+    blobs = FolderBlobs(tmp_path)
+    blobs.put("a", DATA)
+    with pytest.raises(BurstError, match="a/b"):
+        blobs.put("a/b", DATA)
+    assert blobs.get("a") == DATA
 
 
 def test_two_remove_the_last_two_blobs_of_a_folder_in_any_order(tmp_path: Path) -> None:

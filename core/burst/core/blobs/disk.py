@@ -30,8 +30,20 @@ class Disk:
     """The file systems of this machine. Safe from several threads."""
 
     def make_folder(self, path: Path) -> None:
-        """Make one folder; one that is there already is no error."""
-        path.mkdir(exist_ok=True)
+        """Make one folder; one that is there already is no error.
+
+        Raises:
+            FileNotFoundError: if what it lies in is not there, or if another made it first and
+                has removed it since. Both are mended by making the whole path again.
+        """
+        try:
+            path.mkdir()
+        except FileExistsError as error:
+            if path.is_dir():
+                return
+            if os.path.lexists(path):
+                raise
+            raise FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT), str(path)) from error
 
     def create(self, path: Path) -> int:
         """A descriptor for writing a file that must not be there yet."""
