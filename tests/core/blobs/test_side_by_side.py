@@ -105,7 +105,7 @@ def test_a_folder_found_to_be_there_may_be_gone_at_the_next_look(
 ) -> None:
     """Another made it before us, and removed it, empty, as soon as the system had told us so."""
     mkdir = os.mkdir
-    gone = []
+    gone: list[os.PathLike[str]] = []
 
     def made_and_removed(path: os.PathLike[str], mode: int = 0o777) -> None:
         if Path(path) == tmp_path / folder and not gone:
