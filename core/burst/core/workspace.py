@@ -13,6 +13,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
+from burst.core.aws.account import state_urls
 from burst.core.blobs import open_blobs
 from burst.core.blobs.port import Blobs
 from burst.core.checkpoints.moved import settle_in
@@ -49,6 +50,7 @@ def open_workspace(environ: Mapping[str, str] | None = None, cwd: Path | None = 
         ConfigError: `burst.yaml` is wrong.
         UsageError: a URL names no store or no blobs.
         Unreachable, StoreError: the store or the blobs cannot be opened.
+        Unauthorized: the bucket's name needs the account's number, and AWS does not tell it.
     """
     environ = os.environ if environ is None else environ
     home = home_of(environ)
@@ -60,8 +62,9 @@ def open_workspace(environ: Mapping[str, str] | None = None, cwd: Path | None = 
         cluster = _load(Path(named))
     else:
         cluster = _cluster_of(Path.cwd() if cwd is None else cwd)
-    store = environ.get("BURST_STORE") or cluster.store or f"sqlite://{home}/store.db"
-    blobs = blobs or cluster.blobs or f"file://{home}/blobs"
+    store, blobs = state_urls(cluster, environ)
+    store = store or f"sqlite://{home}/store.db"
+    blobs = blobs or f"file://{home}/blobs"
     opened = open_store(store)
     if store.startswith(f"sqlite://{home}/"):
         settle_in(home, opened)

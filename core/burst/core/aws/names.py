@@ -47,3 +47,38 @@ def placement_group_name(cluster: str, launch: str) -> str:
 def cell_name(zone: str, instance_type: str, group: str = "") -> str:
     """What nodes of one gang have in common (`burst.core.model.Node.cell`)."""
     return "/".join(filter(None, (zone, instance_type, group)))
+
+
+def table_name(cluster: str) -> str:
+    """The table of a cluster's records."""
+    return f"burst-{cluster}"
+
+
+def bucket_name(cluster: str, account: str, region: str) -> str:
+    """The bucket of a cluster's bytes. Names of buckets are the whole world's, so it tells the
+    account and the region."""
+    return f"burst-{cluster}-{account}-{region}"
+
+
+def store_url(cluster: str, region: str) -> str:
+    return f"dynamodb://{table_name(cluster)}?region={region}"
+
+
+def blobs_url(cluster: str, account: str, region: str) -> str:
+    return f"s3://{bucket_name(cluster, account, region)}?region={region}"
+
+
+def role_name(cluster: str, role: str) -> str:
+    """An IAM role (`node`, `runner`, `github`) or policy (`viewer`, `submitter`, `admin`) of a
+    cluster; its instance profile has the name of the role."""
+    return f"burst-{cluster}-{role}"
+
+
+def function_name(cluster: str) -> str:
+    """The function that is the runner."""
+    return f"burst-{cluster}-runner"
+
+
+def longest_cluster_name(region: str) -> int:
+    """Letters that a cluster's name may have in AWS: a bucket's may have 63."""
+    return 63 - len(bucket_name("", "0" * 12, region))

@@ -6,6 +6,7 @@ from typing import Annotated, Literal
 
 from pydantic import Field
 
+from burst.core.aws.images import DEFAULT_IMAGE, DEFAULT_PYTHON
 from burst.core.config.experiment import Section
 from burst.core.units import Seconds
 
@@ -83,8 +84,36 @@ def loses_nodes(pool: Pool) -> bool:
 PoolConfig = Annotated[LocalPool | StaticPool | SlurmPool | AwsPool, Field(discriminator="kind")]
 
 
+class Budget(Section):
+    """A monthly limit of the cluster's whole cost, of which AWS tells by e-mail."""
+
+    usd: float = Field(gt=0)
+    email: tuple[str, ...] = Field(min_length=1)
+
+
 class Aws(Section):
+    """The account's side of the cluster, which `burst up` makes."""
+
     region: str
+    account: str | None = Field(default=None, pattern=r"^[0-9]{12}$")
+    """The only account that it may be made in; by default that of whoever asks."""
+    image: str = DEFAULT_IMAGE
+    """The AMI of nodes: its id, or `resolve:ssm:NAME` of the parameter that holds it."""
+    python: str = DEFAULT_PYTHON
+    """The Python of that image, with torch in it."""
+    disk_gib: int = Field(default=200, ge=8)
+    """Root disk of a node."""
+    cidr: str = "10.86.0.0/16"
+    """Addresses of the network, of which each zone gets a sixteenth."""
+    nat: bool = False
+    """Whether nodes reach the internet, through a NAT gateway that costs by the hour and the byte.
+    Without it they reach AWS's own services alone."""
+    github: tuple[str, ...] = ()
+    """Who may start runs from GitHub Actions without a key: `owner/name`, for every branch of a
+    repository, or what GitHub calls a subject, `owner/name:ref:refs/heads/main`."""
+    budget: Budget | None = None
+    email: tuple[str, ...] = ()
+    """Who is told when an alarm goes off."""
 
 
 def _only_this_machine() -> dict[str, PoolConfig]:
@@ -96,9 +125,11 @@ class ClusterConfig(Section):
 
     cluster: str = "local"
     store: str = ""
-    """URL of the store; by default `sqlite:` in BURST_HOME."""
+    """URL of the store; by default the table that `burst up` makes or, without `aws`, `sqlite:`
+    in BURST_HOME."""
     blobs: str = ""
-    """URL of the blobs; by default a folder in BURST_HOME."""
+    """URL of the blobs; by default the bucket that `burst up` makes or, without `aws`, a folder
+    in BURST_HOME."""
     aws: Aws | None = None
     pools: dict[str, PoolConfig] = Field(default_factory=_only_this_machine)
     scheduler: Scheduler = Scheduler()

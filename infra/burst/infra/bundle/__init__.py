@@ -1,0 +1,1 @@
+"""burst itself, packed for machines that have none."""

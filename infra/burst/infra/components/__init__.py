@@ -1,0 +1,1 @@
+"""What is made, by what belongs together: one Pulumi component a module."""
