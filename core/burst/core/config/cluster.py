@@ -108,6 +108,13 @@ class Aws(Section):
     nat: bool = False
     """Whether nodes reach the internet, through a NAT gateway that costs by the hour and the byte.
     Without it they reach AWS's own services alone."""
+    runner: Literal["function", "here"] = "function"
+    """Who decides and acts for the pools of AWS: a function in the account, so that nothing has to
+    stay on, or whoever runs burst."""
+    endpoints: tuple[Literal["images", "sessions"], ...] = ()
+    """AWS's services that nodes reach without the internet, beside S3 and DynamoDB, and that cost
+    by the hour: `images` (container images in ECR), `sessions` (a shell on a node, by Session
+    Manager)."""
     github: tuple[str, ...] = ()
     """Who may start runs from GitHub Actions without a key: `owner/name`, for every branch of a
     repository, or what GitHub calls a subject, `owner/name:ref:refs/heads/main`."""
