@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any
 
-from burst.core.aws.answers import LOGIN, WHO, has_no_credentials
+from burst.core.aws.answers import DAMAGED, LOGIN, WHO, has_no_credentials
 from burst.core.errors import BurstError, Refused, Unauthorized, Unreachable
 
 _UNKNOWN_KEYS = (
@@ -20,7 +20,13 @@ _UNKNOWN_KEYS = (
     "SignatureDoesNotMatch",
     "UnrecognizedClientException",
 )
-_DENIED = ("AccessDenied", "AccessDeniedException", "UnauthorizedOperation")
+_DENIED = (
+    "AccessDenied",
+    "AccessDeniedException",
+    "AuthorizationError",
+    "Client.UnauthorizedOperation",
+    "UnauthorizedOperation",
+)
 
 
 @contextmanager
@@ -36,16 +42,28 @@ def told(what: str) -> Iterator[None]:
         Refused: AWS said no.
     """
     from botocore.exceptions import BotoCoreError, ClientError
+    from botocore.parsers import ResponseParserError
 
     try:
         yield
     except ClientError as error:
         raise _answered(what, error.response) from error
-    except BotoCoreError as error:
+    except (BotoCoreError, ResponseParserError, *DAMAGED) as error:
         if has_no_credentials(error):
             raise Unauthorized(what, why=str(error), mend=LOGIN) from error
         mend = "check the network and the region"
         raise Unreachable(what, why=str(error), mend=mend) from error
+
+
+def code_of(error: BaseException) -> str:
+    """AWS's own code of what `told` raised; empty where AWS did not answer."""
+    facts: Any = getattr(error.__cause__, "response", {})
+    return str(facts.get("Error", {}).get("Code", ""))
+
+
+def is_denied(error: BaseException) -> bool:
+    """Whether AWS said that whoever asks may not, or not know."""
+    return code_of(error) in _DENIED
 
 
 def _answered(what: str, response: Any) -> BurstError:
