@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from burst.core.model import RefusalKind
-from burst.runner.pools.aws.codes import Place, back_off, kind_of, quota_of, refusal
+from burst.runner.pools.aws.codes import Place, back_off, kind_of, refusal
 
 NOW = 1_800_000_000.0
 P5 = Place("spot", "us-east-1a", "subnet-1", "p5.48xlarge")
@@ -58,30 +58,6 @@ def test_what_ec2_does_not_say_is_every_offer() -> None:
     assert refusal(Place("spot"), "InsufficientCapacity", "", NOW)[0] == "spot/*/*"
     assert refusal(Place("spot"), "MaxFleetCountExceeded", "", NOW)[0] == "spot/*/*"
     assert refusal(Place("spot"), "InsufficientFreeAddressesInSubnet", "", NOW)[0] == "*/*/*"
-
-
-@pytest.mark.parametrize(
-    ("market", "type", "short", "code"),
-    [
-        ("spot", "p5.48xlarge", "P5", "L-C4BD4855"),
-        ("spot", "p5en.48xlarge", "P5", "L-C4BD4855"),
-        ("spot", "p4d.24xlarge", "P4-P3-P2", "L-7212CCBC"),
-        ("spot", "p3dn.24xlarge", "P4-P3-P2", "L-7212CCBC"),
-        ("spot", "g6e.xlarge", "G-VT", "L-3819A6DF"),
-        ("spot", "c7i.large", "Standard", "L-34B43A08"),
-        ("spot", "im4gn.large", "Standard", "L-34B43A08"),
-        ("spot", "p6-b200.48xlarge", "P6", ""),
-        ("on-demand", "p5.48xlarge", "P", "L-417A185B"),
-        ("on-demand", "p6-b200.48xlarge", "P", "L-417A185B"),
-        ("on-demand", "g5.xlarge", "G-VT", "L-DB2E81BA"),
-        ("on-demand", "m5.large", "Standard", "L-1216C47A"),
-        ("on-demand", "hpc7a.96xlarge", "HPC", "L-F7808C92"),
-    ],
-)
-def test_a_type_counts_against_one_quota(market: str, type: str, short: str, code: str) -> None:
-    quota = quota_of(market, type)
-    assert (quota.short, quota.code) == (short, code)
-    assert quota.short in str(quota) or quota.code in str(quota)
 
 
 def test_a_quota_is_named_so_that_it_can_be_raised() -> None:

@@ -6,9 +6,10 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 from burst.core.aws.names import cell_name
+from burst.core.aws.quotas import quota_of
 from burst.core.config.cluster import AwsPool
 from burst.core.model import Refusal
-from burst.runner.pools.aws.codes import back_off, quota_of
+from burst.runner.pools.aws.codes import back_off
 
 SPOT, ON_DEMAND = "spot", "on-demand"
 _USUAL_SCORE = 5.0
