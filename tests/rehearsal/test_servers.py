@@ -97,13 +97,13 @@ def test_types_with_cards_of_their_own_have_a_template_of_their_own(
     servers: Servers, account: Account
 ) -> None:
     assert list(account.templates) == [
-        "burst-lab-spot-p5-48xlarge",
-        "burst-lab-spot-p4d-24xlarge",
-        "burst-lab-cpu",
+        "burst/lab/spot/p5.48xlarge",
+        "burst/lab/spot/p4d.24xlarge",
+        "burst/lab/cpu",
     ]
     ec2 = client("ec2", servers.ec2)
     found = ec2.describe_launch_template_versions(
-        LaunchTemplateName="burst-lab-spot-p4d-24xlarge", Versions=["$Latest"]
+        LaunchTemplateName="burst/lab/spot/p4d.24xlarge", Versions=["$Latest"]
     )["LaunchTemplateVersions"][0]["LaunchTemplateData"]
     assert [each["InterfaceType"] for each in found["NetworkInterfaces"]] == [
         "efa",
@@ -115,7 +115,7 @@ def test_types_with_cards_of_their_own_have_a_template_of_their_own(
 def test_a_machine_of_the_account_finds_the_servers(servers: Servers, account: Account) -> None:
     ec2 = client("ec2", servers.ec2)
     override = {"InstanceType": "c5.large", "SubnetId": account.subnets["us-east-1a"]}
-    named = {"LaunchTemplateName": "burst-lab-cpu", "Version": "$Latest"}
+    named = {"LaunchTemplateName": "burst/lab/cpu", "Version": "$Latest"}
     made = ec2.create_fleet(
         Type="instant",
         LaunchTemplateConfigs=[{"LaunchTemplateSpecification": named, "Overrides": [override]}],

@@ -3,17 +3,13 @@
 from __future__ import annotations
 
 import base64
-import subprocess
-from pathlib import Path
 
 import pytest
 
 from burst.core.aws.instance_types import InstanceType, known_type, on_demand_price, read_type
 from burst.core.aws.names import tags_of
 from burst.core.aws.templates import (
-    CLUSTER_FILE,
     NodeMachine,
-    boot_script,
     efa_interfaces,
     node_environ,
     template_data,
@@ -91,7 +87,7 @@ def test_a_type_without_adapters_has_ordinary_interfaces_and_the_pools_template(
     data = template_data(MACHINE, TAGS, "true", kind=known("g5.xlarge"), efa=True)
     assert "NetworkInterfaces" not in data
     assert data["SecurityGroupIds"] == ["sg-1", "sg-2"]
-    assert template_for("lab", "spot", known("g5.xlarge"), efa=True) == "burst-lab-spot"
+    assert template_for("lab", "spot", known("g5.xlarge"), efa=True) == "burst/lab/spot"
 
 
 def test_a_type_with_adapters_has_a_template_of_its_own_if_the_pool_wants_them() -> None:
@@ -100,36 +96,8 @@ def test_a_type_with_adapters_has_a_template_of_its_own_if_the_pool_wants_them()
     assert len(data["NetworkInterfaces"]) == 32
     assert data["NetworkInterfaces"][0]["Groups"] == ["sg-1", "sg-2"]
     assert "SecurityGroupIds" not in data, "EC2 takes one or the other"
-    assert template_for("lab", "spot", kind, efa=True) == "burst-lab-spot-p5-48xlarge"
-    assert template_for("lab", "spot", kind, efa=False) == "burst-lab-spot"
-
-
-def test_the_boot_script_writes_what_a_node_has_to_know_and_becomes_one(tmp_path: Path) -> None:
-    environ = node_environ("dynamodb://burst-lab?region=us-east-1", "s3://a/it's", "us-east-1")
-    script = boot_script(environ, before="echo timers > timers", program="env")
-    etc = tmp_path / "etc" / "burst"
-    done = subprocess.run(
-        ["bash", "-c", script],
-        env={"PATH": "/usr/bin:/bin", "BURST_ETC": str(etc)},
-        cwd=tmp_path,
-        capture_output=True,
-        text=True,
-        check=True,
-    )
-    seen = dict(line.split("=", 1) for line in done.stdout.splitlines())
-    assert {name: seen.get(name) for name in environ} == environ
-    assert seen["BURST_CLUSTER"] == CLUSTER_FILE
-    assert (tmp_path / "timers").read_text() == "timers\n"
-    assert (etc / "node.env").stat().st_mode & 0o077 == 0, "only the machine's owner reads it"
-
-
-def test_a_boot_script_that_fails_before_the_node_starts_does_not_start_it(tmp_path: Path) -> None:
-    script = boot_script({}, before="false", program="touch started")
-    done = subprocess.run(
-        ["bash", "-c", script], env={"BURST_ETC": str(tmp_path / "etc")}, cwd=tmp_path, check=False
-    )
-    assert done.returncode != 0
-    assert not (tmp_path / "started").exists()
+    assert template_for("lab", "spot", kind, efa=True) == "burst/lab/spot/p5.48xlarge"
+    assert template_for("lab", "spot", kind, efa=False) == "burst/lab/spot"
 
 
 def test_the_boot_script_travels_as_base64_and_may_not_be_longer_than_ec2_takes() -> None:

@@ -13,6 +13,9 @@ from burst.core.config.load import parse_cluster
 from burst.core.errors import ConfigError, ExitCode
 
 
+IN_AWS = "cluster: lab\naws: {region: us-east-1, "
+
+
 def write(tmp_path: Path, text: str) -> Path:
     path = tmp_path / "burst.yaml"
     path.write_text(text)
@@ -54,12 +57,28 @@ def test_pools_have_their_kinds_their_idle_times_and_their_own_scheduler(tmp_pat
         ("aws: {}", "aws", "`aws.region` is missing"),
         ("pools: {a: {kind: aws, instance_types: [x], max_nodes: 2}}", "pools.a.kind",
          "has no `aws.region`"),
-        ("aws: {region: r}\npools: {a: {kind: aws, instance_types: [x], max_nodes: 2, "
+        ("cluster: lab\naws: {region: us-east-1}\npools: {a: {kind: aws, instance_types: [x], max_nodes: 2, "
          "min_nodes: 3}}", "pools.a.min_nodes", "did you mean `2`?"),
-        ("aws: {region: r}\npools: {a: {kind: aws, instance_types: [p5.48xlarge, g5.xlarge], "
+        ("cluster: lab\naws: {region: us-east-1}\npools: {a: {kind: aws, instance_types: [p5.48xlarge, g5.xlarge], "
          "max_nodes: 2}}", "pools.a.instance_types", "p5.48xlarge has 8, g5.xlarge has 1"),
-        ("aws: {region: r}\npools: {a: {kind: aws, instance_types: [], max_nodes: 2}}",
+        ("cluster: lab\naws: {region: us-east-1}\npools: {a: {kind: aws, instance_types: [], max_nodes: 2}}",
          "pools.a.instance_types", "at least one value"),
+        ("aws: {region: us-east-1}", "aws", "a cluster in AWS needs a name"),
+        ("cluster: lab\naws: {region: Virginia}", "aws.region", "a region is like `us-east-1`"),
+        ("cluster: my_lab\naws: {region: us-east-1}", "cluster", "the name of a bucket"),
+        ("cluster: lab-\naws: {region: us-east-1}", "cluster", "the name of a bucket"),
+        (f"cluster: {'a' * 35}\naws: {{region: us-east-1}}", "cluster", "34 letters at the most"),
+        (IN_AWS + "account: 123456789012}", "aws.account", 'put it in quotes: "123456789012"'),
+        (IN_AWS + "account: '1234'}", "aws.account", "12 digits"),
+        (IN_AWS + "cidr: 10.0.0.0}", "aws.cidr", "cannot be shared out among zones"),
+        (IN_AWS + "cidr: 10.0.0.0/8}", "aws.cidr", "between /16 and /22"),
+        (IN_AWS + "cidr: 10.0.0.1/16}", "aws.cidr", "no network"),
+        (IN_AWS + "cidr: 8.8.0.0/16}", "aws.cidr", "not private"),
+        (IN_AWS + "github: [burst]}", "aws.github.0", "write `owner/name`"),
+        (IN_AWS + "github: ['me/*']}", "aws.github.0", "no repository"),
+        (IN_AWS + "email: [me]}", "aws.email.0", "no e-mail address"),
+        (IN_AWS + "budget: {usd: 0, email: [a@b.de]}}", "aws.budget.usd", ""),
+        (IN_AWS + "endpoints: [image]}", "aws.endpoints.0", "did you mean `images`?"),
         ("", "", "this file is empty"),
     ],
 )  # fmt: skip
@@ -106,5 +125,5 @@ def test_importing_the_configuration_imports_nothing_heavy() -> None:
 
 def test_types_of_different_slots_may_share_a_pool_that_says_its_own() -> None:
     pool = "{kind: aws, instance_types: [p5.48xlarge, g5.xlarge], max_nodes: 2, slots_per_node: 1}"
-    text = f"aws: {{region: us-east-1}}\npools: {{a: {pool}}}\n"
+    text = f"cluster: lab\naws: {{region: us-east-1}}\npools: {{a: {pool}}}\n"
     assert parse_cluster(text, "burst.yaml").pools["a"].kind == "aws"

@@ -29,7 +29,7 @@ LAUNCH = "launch-1m3k9zq4w7c"
 NO_WAIT = Retries(attempts=3, sleep=lambda seconds: None)
 A = Offer("spot", "us-east-1a", "p5.48xlarge", "subnet-a", 8, 20.0)
 B = Offer("spot", "us-east-1b", "p5.48xlarge", "subnet-b", 8, 16.0)
-TEMPLATE = "burst-lab-spot"
+TEMPLATE = "burst/lab/spot"
 Answer = Mapping[str, Any] | Exception | Callable[[Mapping[str, Any]], Mapping[str, Any]]
 
 

@@ -289,7 +289,7 @@ def test_with_adapters_each_type_has_its_own_template() -> None:
     asked = ask(pool_of(ScriptedEc2(*region()), efa=True))
     (config,) = asked["request"]["LaunchTemplateConfigs"]
     assert config["LaunchTemplateSpecification"]["LaunchTemplateName"] == (
-        "burst-lab-spot-p5-48xlarge"
+        "burst/lab/spot/p5.48xlarge"
     )
 
 

@@ -110,7 +110,7 @@ def test_where_nothing_is_said_a_look_is_over_soon_and_the_next_ones_wait_their_
 def test_machines_are_asked_for_with_more_patience_and_once(silent_port: socket.socket) -> None:
     ec2 = Ec2("us-east-1", NO_WAIT, ManualClock(EPOCH), Waits(look=3600.0, fleet=0.05))
     configs = [
-        {"LaunchTemplateSpecification": {"LaunchTemplateName": "burst-lab-spot", "Version": "1"}}
+        {"LaunchTemplateSpecification": {"LaunchTemplateName": "burst/lab/spot", "Version": "1"}}
     ]
     target = {"TotalTargetCapacity": 1}
     with pytest.raises(Unreachable, match="create_fleet"):

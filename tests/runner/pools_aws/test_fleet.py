@@ -89,12 +89,12 @@ def test_a_gang_is_all_or_none_of_one_type_in_one_zone_and_one_group() -> None:
 
 
 def test_types_with_network_cards_of_their_own_are_made_from_their_own_templates() -> None:
-    ask = ask_for(2, [(A, "burst-lab-spot-p5-48xlarge"), (B, TEMPLATE)], whole=False)
+    ask = ask_for(2, [(A, "burst/lab/spot/p5.48xlarge"), (B, TEMPLATE)], whole=False)
     names = [
         config["LaunchTemplateSpecification"]["LaunchTemplateName"]
         for config in asked(ask)["LaunchTemplateConfigs"]
     ]
-    assert names == ["burst-lab-spot-p5-48xlarge", TEMPLATE]
+    assert names == ["burst/lab/spot/p5.48xlarge", TEMPLATE]
 
 
 def test_machines_and_disks_carry_the_request_they_came_of() -> None:

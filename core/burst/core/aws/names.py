@@ -35,8 +35,11 @@ def untag(tags: object) -> dict[str, str]:
 
 
 def template_name(cluster: str, pool: str, instance_type: str = "") -> str:
-    """The launch template of a pool; of one type of it, where its network cards differ (EFA)."""
-    return "-".join(filter(None, ("burst", cluster, pool, instance_type.replace(".", "-"))))
+    """The launch template of a pool; of one type of it, where its network cards differ (EFA).
+
+    No name of a cluster or a pool has a `/`, so no two of any clusters are alike.
+    """
+    return "/".join(filter(None, ("burst", cluster, pool, instance_type)))
 
 
 def placement_group_name(cluster: str, launch: str) -> str:

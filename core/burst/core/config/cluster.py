@@ -95,7 +95,7 @@ class Aws(Section):
     """The account's side of the cluster, which `burst up` makes."""
 
     region: str
-    account: str | None = Field(default=None, pattern=r"^[0-9]{12}$")
+    account: str | None = None
     """The only account that it may be made in; by default that of whoever asks."""
     image: str = DEFAULT_IMAGE
     """The AMI of nodes: its id, or `resolve:ssm:NAME` of the parameter that holds it."""

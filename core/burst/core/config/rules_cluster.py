@@ -5,6 +5,7 @@ from __future__ import annotations
 from burst.core.aws.instance_types import known_type
 from burst.core.config.document import Node, Report
 from burst.core.config.rules import POOL_NAME, POOL_NAME_RULE
+from burst.core.config.rules_aws import check_aws_rules
 
 
 def check_cluster_rules(root: Node, report: Report) -> None:
@@ -12,6 +13,7 @@ def check_cluster_rules(root: Node, report: Report) -> None:
     cluster, pools = root.child("cluster"), root.child("pools")
     if cluster and not cluster.bad and not POOL_NAME.match(cluster.value):
         report.wrong(cluster, f"`{cluster.value}` is no name of a cluster", hint=POOL_NAME_RULE)
+    check_aws_rules(root, report)
     if pools is None or not isinstance(pools.value, dict):
         return
     if not pools.value and not pools.bad:
