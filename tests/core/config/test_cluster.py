@@ -12,7 +12,7 @@ from burst.core.config import ClusterFileError, find_cluster, load_cluster
 from burst.core.config.load import parse_cluster
 from burst.core.errors import ConfigError, ExitCode
 
-
+POOL_IN_AWS = "cluster: lab\naws: {region: us-east-1}\npools: {a: {kind: aws"
 IN_AWS = "cluster: lab\naws: {region: us-east-1, "
 
 
@@ -57,11 +57,11 @@ def test_pools_have_their_kinds_their_idle_times_and_their_own_scheduler(tmp_pat
         ("aws: {}", "aws", "`aws.region` is missing"),
         ("pools: {a: {kind: aws, instance_types: [x], max_nodes: 2}}", "pools.a.kind",
          "has no `aws.region`"),
-        ("cluster: lab\naws: {region: us-east-1}\npools: {a: {kind: aws, instance_types: [x], max_nodes: 2, "
+        (POOL_IN_AWS + ", instance_types: [x], max_nodes: 2, "
          "min_nodes: 3}}", "pools.a.min_nodes", "did you mean `2`?"),
-        ("cluster: lab\naws: {region: us-east-1}\npools: {a: {kind: aws, instance_types: [p5.48xlarge, g5.xlarge], "
+        (POOL_IN_AWS + ", instance_types: [p5.48xlarge, g5.xlarge], "
          "max_nodes: 2}}", "pools.a.instance_types", "p5.48xlarge has 8, g5.xlarge has 1"),
-        ("cluster: lab\naws: {region: us-east-1}\npools: {a: {kind: aws, instance_types: [], max_nodes: 2}}",
+        (POOL_IN_AWS + ", instance_types: [], max_nodes: 2}}",
          "pools.a.instance_types", "at least one value"),
         ("aws: {region: us-east-1}", "aws", "a cluster in AWS needs a name"),
         ("cluster: lab\naws: {region: Virginia}", "aws.region", "a region is like `us-east-1`"),
