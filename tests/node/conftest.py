@@ -146,7 +146,9 @@ def fleet_of(tmp_path: Path) -> Iterator[Callable[..., Fleet]]:
         code = tmp_path / "code"
         code.mkdir()
         (code / "train.py").write_text("print('user code')\n")
-        fleet = Fleet(Cluster(open_workspace(cwd=tmp_path), code), tmp_path)
+        state = {"STORE": f"sqlite://{tmp_path}/store.db", "BLOBS": f"file://{tmp_path}/blobs"}
+        environ = {**os.environ, **{f"BURST_{name}": url for name, url in state.items()}}
+        fleet = Fleet(Cluster(open_workspace(environ, cwd=tmp_path), code), tmp_path)
         made.append(fleet)
         return fleet
 

@@ -1,25 +1,22 @@
-"""The timers that end a machine without agent and credentials, and the scripts that start them."""
+"""The timers that end a machine without agent and credentials."""
 
 from __future__ import annotations
 
 import os
-import shutil
 import signal
 import subprocess
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from contextlib import suppress
 from pathlib import Path
 
 import pytest
 
-from burst.core.aws import deadman
-from burst.core.aws.deadman import deadman_lines
-from burst.core.aws.templates import boot_script
+from burst.core.aws import booting
+from burst.core.aws.booting import node_script
 from tests.agent.conftest import eventually
 from tests.node.conftest import Fleet, fake_shutdown
 
-ROOT = Path(__file__).parent.parent.parent
-SCRIPT = Path(deadman.__file__).with_name("deadman.sh")
-BOOT = ROOT / "images" / "node" / "boot.sh"
+SCRIPT = Path(booting.__file__).parent / "boot" / "deadman.sh"
 LIMITS = {"MAX_LIFE": 10_000, "REGISTER_WITHIN": 900, "RENEW_WITHIN": 600}
 
 
@@ -139,138 +136,78 @@ def test_without_a_place_for_files_a_machine_still_ends(box: Box) -> None:
     assert "no agent has registered it" in done.stdout
 
 
-@pytest.mark.skipif(shutil.which("dash") is None, reason="there is no dash here")
-def test_the_scripts_need_no_more_than_posix() -> None:
-    for script in (SCRIPT, BOOT):
-        subprocess.run(["dash", "-n", str(script)], check=True)
-
-
 # --- starting them ------------------------------------------------------------------------------
 
 
+Machine = subprocess.Popen[bytes]
+
+
 @pytest.fixture
-def end_group() -> Iterator[list[int]]:
-    """Process groups to end after the test."""
-    begun: list[int] = []
-    yield begun
-    for leader in begun:
-        try:
-            os.killpg(leader, signal.SIGKILL)
-        except ProcessLookupError:
-            continue
+def boot(box: Box) -> Iterator[Callable[..., Machine]]:
+    """Boots a machine without systemd from user data, with a script for an agent."""
+    machines: list[Machine] = []
+
+    def booted(agent: str, **environ: str) -> Machine:
+        python = box.folder / "bin" / "python"
+        python.write_text(f"#!/bin/sh\n{agent}\n")
+        python.chmod(0o755)
+        places = {"BURST_ETC": str(box.folder / "etc"), "BURST_HOME": str(box.folder / "home")}
+        outside = {name: value for name, value in box.environ.items() if name != "BURST_MAX_LIFE"}
+        with (box.folder / "console").open("w") as console:
+            machine = subprocess.Popen(
+                ["bash", "-c", node_script({"COLOUR": "dark red", **environ}, max_life=6400.0)],
+                env={**outside, **places},
+                stdout=console,
+                start_new_session=True,
+            )
+        machines.append(machine)
+        return machine
+
+    yield booted
+    for machine in machines:
+        with suppress(ProcessLookupError):
+            os.killpg(machine.pid, signal.SIGKILL)
+        machine.wait()
 
 
-def test_user_data_starts_the_timers_and_kill_9_of_the_agent_ends_the_machine(
-    box: Box, end_group: list[int]
-) -> None:
-    script = boot_script(
-        {"COLOUR": "red"}, before=deadman_lines(3600.0), program="sh -c 'echo $COLOUR; sleep 600'"
-    )
-    environ = {**box.environ, "BURST_ETC": str(box.folder / "etc")}
-    del environ["BURST_MAX_LIFE"]
-    with (box.folder / "console").open("w") as console:
-        machine = subprocess.Popen(
-            ["bash", "-c", script], env=environ, stdout=console, start_new_session=True
-        )
-    end_group.append(machine.pid)
+def test_kill_9_of_the_agent_ends_the_machine(box: Box, boot: Callable[..., Machine]) -> None:
+    machine = boot('echo "$COLOUR $*"; sleep 600')
+    said = box.folder / "console"
     eventually(lambda: (box.run / "first-look").exists())
-    eventually(lambda: "red" in (box.folder / "console").read_text())
+    eventually(lambda: "dark red -m burst.runner.node" in said.read_text())
     assert box.asked == ""
     machine.kill()
     machine.wait()
     eventually(lambda: box.asked)
-    assert f"process {machine.pid}, has ended" in (box.folder / "console").read_text()
-
-
-def test_a_machine_that_is_booted_again_without_an_agent_has_its_timers(
-    box: Box, end_group: list[int]
-) -> None:
-    """User data is not run again then."""
-    for name in ("etc", "units"):
-        (box.folder / name).mkdir()
-    systemctl = box.folder / "bin" / "systemctl"
-    systemctl.write_text(f'#!/bin/sh\necho "$*" > "{box.folder}/systemctl-asked"\n')
-    systemctl.chmod(0o755)
-    places = {"BURST_ETC": str(box.folder / "etc"), "BURST_UNITS": str(box.folder / "units")}
-    first = subprocess.Popen(
-        ["bash", "-c", boot_script({}, before=deadman_lines(3600.0), program="true")],
-        env={**box.environ, **places},
-        stdout=subprocess.DEVNULL,
-        start_new_session=True,
-    )
-    end_group.append(first.pid)
-    assert first.wait(30) == 0
-    asked = (box.folder / "systemctl-asked").read_text()
-    assert asked == "enable burst-deadman.service\n"
-    unit = (box.folder / "units" / "burst-deadman.service").read_text().splitlines()
-    (command,) = (line.split("=", 1)[1] for line in unit if line.startswith("ExecStart="))
-    assert "Environment=BURST_MAX_LIFE=7200" in unit
-    assert command.split() == ["/bin/sh", str(box.folder / "etc" / "deadman.sh")]
-    os.killpg(first.pid, signal.SIGKILL)
-    box.sign("first-look", 901)
-    done = subprocess.run(
-        [*command.split(), "--once"], env=box.environ, capture_output=True, text=True, check=True
-    )
-    assert "no agent has registered it within 900 s" in done.stdout
-
-
-def test_a_pools_maximum_life_is_later_than_the_agents_own() -> None:
-    assert f"BURST_MAX_LIFE={86_400 + deadman.MAX_LIFE_MARGIN_S}" in deadman_lines(86_400.0)
-
-
-def _boot(box: Box, agent: str, end_group: list[int]) -> str:
-    """What the machine says that boots with boot.sh and an agent that is a script."""
-    python = box.folder / "bin" / "python"
-    python.write_text(f"#!/bin/sh\n{agent}\n")
-    python.chmod(0o755)
-    etc = box.folder / "etc"
-    etc.mkdir()
-    (etc / "node.env").write_text("COLOUR='dark red'\n")
-    environ = {
-        **box.environ,
-        "BURST_ETC": str(etc),
-        "BURST_NO_SYSTEMD": "1",
-        "BURST_DEADMAN": str(SCRIPT),
-    }
-    with (box.folder / "console").open("w") as console:
-        boot = subprocess.Popen(
-            ["sh", str(BOOT)], env=environ, stdout=console, start_new_session=True
-        )
-    end_group.append(boot.pid)
-    assert boot.wait(30) == 0
-    eventually(lambda: box.asked)
-    return (box.folder / "console").read_text()
-
-
-def test_a_machine_without_systemd_starts_timers_and_agent_and_ends_after_it(
-    box: Box, end_group: list[int]
-) -> None:
-    agent = f'until [ -e "{box.run}/first-look" ]; do sleep 0.02; done; echo "$* $COLOUR"; exit 3'
-    said = _boot(box, agent, end_group)
-    assert said.splitlines()[:2] == [
-        "-m burst.runner.node dark red",
-        "burst: the agent ended with status 3",
-    ]
-    assert box.asked.startswith("-h now\n")
+    assert f"process {machine.pid}, has ended" in said.read_text()
 
 
 def test_an_agent_that_never_registers_does_not_keep_the_machine(
-    box: Box, end_group: list[int]
+    box: Box, boot: Callable[..., Machine]
 ) -> None:
-    box.environ["BURST_REGISTER_WITHIN"] = "1"
-    assert "no agent has registered it within 1 s" in _boot(box, "sleep 600", end_group)
+    boot("sleep 600", BURST_REGISTER_WITHIN="1")
+    eventually(lambda: box.asked)
+    assert "no agent has registered it within 1 s" in (box.folder / "console").read_text()
 
 
-def test_a_machine_that_was_told_nothing_says_so(tmp_path: Path) -> None:
-    done = subprocess.run(
-        ["sh", str(BOOT)],
-        env={**os.environ, "BURST_ETC": str(tmp_path)},
-        capture_output=True,
-        text=True,
-        check=False,
-    )
-    assert done.returncode == 1
-    assert "user data writes it" in done.stderr
+def test_a_machine_that_cannot_have_burst_ends(box: Box, boot: Callable[..., Machine]) -> None:
+    (box.folder / "bin" / "aws").symlink_to("/bin/false")
+    machine = boot("exit 1", BURST_BUNDLE="s3://b/node-1.zip", BURST_BUNDLE_TRIES="1")
+    assert machine.wait(60) != 0
+    eventually(lambda: box.asked)
+
+
+def test_a_pools_maximum_life_is_later_than_the_agents_own(
+    box: Box, boot: Callable[..., Machine]
+) -> None:
+    boot("sleep 600")
+    eventually(lambda: (box.run / "first-look").exists())
+    box.sign("first-look", 6400 + booting.MAX_LIFE_MARGIN_S - 300)
+    box.sign("registered", 100)
+    assert box.asked == ""
+    box.sign("first-look", 6400 + booting.MAX_LIFE_MARGIN_S + 1)
+    eventually(lambda: box.asked)
+    assert "maximum life of 10000 s" in (box.folder / "console").read_text()
 
 
 def test_a_real_agent_leaves_the_signs_that_keep_its_machine(fleet: Fleet) -> None:

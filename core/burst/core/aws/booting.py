@@ -1,14 +1,30 @@
-"""The user data of a launch template: everything that a machine of an AWS pool boots with."""
+"""The user data of a launch template: everything that a machine of an AWS pool boots with.
+
+It is shell, in the folder `boot` beside this file, and plain text: what a machine was started with
+can be read in the console of EC2. The head of each script says what it is for.
+"""
 
 from __future__ import annotations
 
+import shlex
 from collections.abc import Mapping
+from importlib.resources import files
 
-from burst.core.aws.deadman import deadman_lines
-from burst.core.aws.templates import boot_script
-
-MODULE = "burst.runner.node"
-"""What a machine becomes."""
+MAX_LIFE_MARGIN_S = 3600
+"""The agent drains a machine at its pool's `max_life`; so much later it ends in any case."""
+LONGEST = 16384
+"""Bytes of user data that EC2 takes, before base64."""
+_INSTALLED = (
+    "deadman.sh",
+    "disks.sh",
+    "fabric.sh",
+    "bundle.sh",
+    "node.sh",
+    "burst-deadman.service",
+    "burst-node.service",
+)
+"""In BURST_ETC, which is /etc/burst on a machine."""
+_END = "BURST_END"
 
 
 def node_script(
@@ -29,6 +45,31 @@ def node_script(
         python: the image's Python (`Aws.python`).
         efa: Elastic Fabric Adapters that the template gives a machine.
     """
-    told = {"BURST_BUNDLE": bundle, "BURST_PYTHON": python, "BURST_EFA": str(efa) if efa else ""}
-    known = {**environ, **{name: value for name, value in told.items() if value}}
-    return boot_script(known, before=deadman_lines(max_life), program=f"{python} -m {MODULE}")
+    told = {
+        **environ,
+        "BURST_BUNDLE": bundle,
+        "BURST_EFA": str(efa) if efa else "",
+        "BURST_MAX_LIFE": str(int(max_life) + MAX_LIFE_MARGIN_S),
+        "BURST_PYTHON": python,
+    }
+    lines = (f"{name}={shlex.quote(value)}\n" for name, value in sorted(told.items()) if value)
+    texts = {"node.env": "".join(lines), **{name: boot_file(name) for name in _INSTALLED}}
+    first = boot_file("first.sh").partition("\n")[2]
+    return f"""#!/bin/bash
+# What a machine of a pool of burst boots with: files, and what starts burst from them.
+set -eu
+etc="${{BURST_ETC:-/etc/burst}}"
+mkdir -p "$etc"
+(
+umask 077
+{"".join(_written(name, text) for name, text in texts.items())})
+{first}"""
+
+
+def boot_file(name: str) -> str:
+    """The text of a file of the folder `boot`."""
+    return files("burst.core.aws").joinpath("boot", name).read_text()
+
+
+def _written(name: str, text: str) -> str:
+    return f"""cat > "$etc/{name}" <<'{_END}'\n{text}{_END}\n"""

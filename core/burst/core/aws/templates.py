@@ -7,20 +7,17 @@ machines from it.
 from __future__ import annotations
 
 import base64
-import shlex
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from burst.core.aws.booting import LONGEST
 from burst.core.aws.instance_types import InstanceType
 from burst.core.aws.names import POOL, tag_list, template_name
 from burst.core.errors import ConfigError
 
 CLUSTER_FILE = "blobs:cluster/burst.yaml"
 """Where a node finds the cluster file."""
-NODE_PROGRAM = "python -m burst.runner.node"
-_LONGEST_BOOT_SCRIPT = 16384
-"""Bytes of user data that EC2 takes, before base64."""
 _EVERY_FOURTH = ("p5.48xlarge", "p5e.48xlarge")
 """Their cards share IP bandwidth by fours: more interfaces with an address give no more of it."""
 _FIRST_CARD_HAS_NONE = ("p6-b300.48xlarge",)
@@ -64,7 +61,7 @@ def template_data(
 
     Args:
         tags: what every machine, disk and network interface carries (`names.tags_of`).
-        boot: the boot script (`boot_script`).
+        boot: what a machine boots with (`booting.node_script`).
         kind: the one type that the template is for, where that has one of its own.
         efa: whether the pool's machines have Elastic Fabric Adapters, where their type can.
 
@@ -130,34 +127,6 @@ def efa_interfaces(kind: InstanceType, security_groups: Sequence[str]) -> list[d
     ]
 
 
-def boot_script(
-    environ: Mapping[str, str], *, before: str = "", program: str = NODE_PROGRAM
-) -> str:
-    """What a machine runs when it starts: it writes what a node has to know and becomes one.
-
-    Args:
-        environ: written to `node.env` in BURST_ETC (by default /etc/burst), readable by the owner
-            of the machine only; `node_environ` makes it.
-        before: lines of shell to run before the node's program; the dead man's timers belong here.
-        program: the node's own program.
-    """
-    lines = "\n".join(f"{name}={shlex.quote(value)}" for name, value in sorted(environ.items()))
-    return f"""#!/bin/bash
-set -eu
-etc="${{BURST_ETC:-/etc/burst}}"
-mkdir -p "$etc"
-( umask 077; cat > "$etc/node.env" <<'BURST_NODE_ENV'
-{lines}
-BURST_NODE_ENV
-)
-{before.rstrip()}
-set -a
-. "$etc/node.env"
-set +a
-exec {program}
-"""
-
-
 def node_environ(store: str, blobs: str, region: str) -> dict[str, str]:
     """What a node has to know before it can read the rest from the cluster file.
 
@@ -178,10 +147,10 @@ def node_environ(store: str, blobs: str, region: str) -> dict[str, str]:
 
 def _encoded(boot: str, pool: str) -> str:
     raw = boot.encode()
-    if len(raw) > _LONGEST_BOOT_SCRIPT:
+    if len(raw) > LONGEST:
         raise ConfigError(
             f"the boot script of pool {pool} is too long",
-            why=f"it has {len(raw):,} bytes, and EC2 takes {_LONGEST_BOOT_SCRIPT:,}",
+            why=f"it has {len(raw):,} bytes, and EC2 takes {LONGEST:,}",
             mend="move what it does into the image",
         )
     return base64.b64encode(raw).decode()

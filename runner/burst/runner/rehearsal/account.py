@@ -9,13 +9,12 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from burst.core.aws.deadman import deadman_lines
+from burst.core.aws.booting import node_script
 from burst.core.aws.instance_types import InstanceType, known_type, read_type
 from burst.core.aws.names import tag_list, tags_of
 from burst.core.aws.templates import (
     CLUSTER_FILE,
     NodeMachine,
-    boot_script,
     node_environ,
     template_data,
     template_for,
@@ -129,7 +128,7 @@ class _Building:
     ) -> list[str]:
         machine = NodeMachine(_IMAGE, f"burst-{self._config.cluster}-node", (group,))
         tags = tags_of(self._config.cluster, pool)
-        boot = boot_script(node, before=deadman_lines(settings.max_life))
+        boot = node_script(node, max_life=settings.max_life)
         made: list[str] = []
         for kind in map(self._kind, settings.instance_types):
             name = template_for(self._config.cluster, pool, kind, settings.efa)

@@ -1,0 +1,37 @@
+#!/bin/sh
+# Readies this machine and becomes its agent. burst-node.service runs it at every boot.
+#
+# Usage: node.sh
+#
+# node.env in BURST_ETC (/etc/burst), which the user data has written, says what it has to know:
+#
+#   BURST_PYTHON   the Python that has torch
+#   BURST_BUNDLE   where burst is fetched from, for bundle.sh; empty if that Python has it
+#   BURST_EFA      Elastic Fabric Adapters that the machine was given, for fabric.sh
+#   BURST_HOME     where burst keeps its files; if it is not said, where disks.sh says
+set -eu
+
+etc=${BURST_ETC:-/etc/burst}
+if [ ! -r "$etc/node.env" ]; then
+    echo "burst: there is no $etc/node.env; the launch template's user data writes it" >&2
+    exit 1
+fi
+set -a
+# shellcheck source=/dev/null
+. "$etc/node.env"
+set +a
+python=${BURST_PYTHON:-python}
+
+if [ -z "${BURST_HOME:-}" ]; then
+    disks=$(sh "$etc/disks.sh")
+    export BURST_HOME="${disks:-/var/lib}/burst"
+fi
+[ -z "${BURST_EFA:-}" ] || sh "$etc/fabric.sh" "$BURST_EFA"
+if [ -n "${BURST_BUNDLE:-}" ]; then
+    bundle=$(sh "$etc/bundle.sh" "$BURST_BUNDLE" "$python")
+    export PYTHONPATH="$bundle${PYTHONPATH:+:$PYTHONPATH}"
+fi
+
+read -r up _ </proc/uptime
+echo "burst: the agent begins, ${up%%.*} s after the machine started; its files are in $BURST_HOME"
+exec "$python" -m burst.runner.node
