@@ -11,7 +11,7 @@ from burst.core.config.document import Node, Report
 _REGION = re.compile(r"^[a-z]{2}(-[a-z]+)+-[0-9]+$")
 _ACCOUNT = re.compile(r"^[0-9]{12}$")
 _CLUSTER = re.compile(r"^[a-z][a-z0-9-]*[a-z0-9]$")
-_REPOSITORY = re.compile(r"^[A-Za-z0-9-]+/[A-Za-z0-9._-]+(:[^*?]+)?$")
+_REPOSITORY = re.compile(r"^[A-Za-z0-9-]+(@[0-9]+)?/[A-Za-z0-9._-]+(@[0-9]+)?(:[^*?]+)?$")
 _EMAIL = re.compile(r"^[^@\s]+@[^@\s]+\.[^@\s]+$")
 _LARGEST_PREFIX, _SMALLEST_PREFIX = 16, 22
 """AWS takes networks from /16; of a /22 each zone gets 64 addresses."""

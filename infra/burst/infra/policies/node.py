@@ -1,0 +1,69 @@
+"""What a node may do. Whatever a trial's code is, it may do the same.
+
+It calls no EC2: what it has to know of itself is in its metadata, and it ends itself by shutting
+down. What all nodes and the function run lies where no node may write.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from burst.infra.policies.documents import ANY, Statement, document
+from burst.infra.policies.place import Place
+from burst.infra.policies.state import (
+    CHECKPOINTS,
+    LOGS,
+    PROBES,
+    read_blobs,
+    read_records,
+    write_blobs,
+    write_records,
+)
+from burst.infra.settings import Settings
+
+
+def node_policy(settings: Settings) -> dict[str, Any]:
+    place = Place.of(settings)
+    return document(
+        [
+            read_records(place),
+            write_records(place),
+            *read_blobs(place),
+            write_blobs(place, CHECKPOINTS, LOGS, PROBES),
+            *(_sessions() if "sessions" in settings.aws.endpoints else ()),
+            *(_images(place) if "images" in settings.aws.endpoints else ()),
+        ]
+    )
+
+
+def _sessions() -> list[Statement]:
+    """A shell by Session Manager. AWS checks these against no resource."""
+    return [
+        Statement(
+            "BeReached",
+            actions=(
+                "ssm:UpdateInstanceInformation",
+                "ssmmessages:CreateControlChannel",
+                "ssmmessages:CreateDataChannel",
+                "ssmmessages:OpenControlChannel",
+                "ssmmessages:OpenDataChannel",
+            ),
+            resources=ANY,
+        )
+    ]
+
+
+def _images(place: Place) -> list[Statement]:
+    """Container images of the account's own registry. Of the token AWS checks no resource."""
+    return [
+        Statement("LogInToImages", actions=("ecr:GetAuthorizationToken",), resources=ANY),
+        Statement(
+            "PullImages",
+            actions=(
+                "ecr:BatchCheckLayerAvailability",
+                "ecr:BatchGetImage",
+                "ecr:GetDownloadUrlForLayer",
+            ),
+            resources=(place.arn("ecr", "repository/*"),),
+        ),
+    ]
