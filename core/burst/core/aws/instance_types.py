@@ -46,6 +46,11 @@ def known_type(name: str) -> InstanceType | None:
     return InstanceType(name, row["gpus"], row["vcpus"], row["efa"], row["cards"], row["cluster"])
 
 
+def known_names() -> tuple[str, ...]:
+    """Every type in the table."""
+    return tuple(_table()["types"])
+
+
 def read_type(answer: Mapping[str, Any]) -> InstanceType:
     """One entry of DescribeInstanceTypes."""
     network = answer.get("NetworkInfo", {})

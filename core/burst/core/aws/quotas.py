@@ -1,4 +1,4 @@
-"""The service quotas of EC2 that machines count against, by name and code, and where more is had."""
+"""The service quotas of EC2 that machines count against, and where a person asks for more."""
 
 from __future__ import annotations
 

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from typing import Any
 
 from burst.core.aws.account import require_account
 from burst.core.config.cluster import Aws, ClusterConfig
@@ -63,18 +64,21 @@ def gather(config: ClusterConfig, environ: Mapping[str, str]) -> Facts:
 
 def look(config: ClusterConfig, asking: Asking) -> Seen:
     """Ask all at once; whatever AWS does not tell is `Unknown`."""
+    return Seen(**at_once(questions_of(config, asking)))
+
+
+def questions_of(config: ClusterConfig, asking: Asking) -> dict[str, Callable[[], Any]]:
+    """By the name of its answer in `Seen`."""
     types = types_of(config)
-    found = at_once(
-        {
-            "identity": lambda: look_identity(asking),
-            "kinds": lambda: look_kinds(asking, types),
-            "offered": lambda: look_offered(asking, types),
-            "image": lambda: look_image(asking, aws_of(config).image),
-            "executions": lambda: _look_executions(asking),
-            "regions": lambda: look_regions(asking),
-        }
-    )
-    return Seen(**found)
+    return {
+        # EC2's first, whose client takes longest to make.
+        "kinds": lambda: look_kinds(asking, types),
+        "offered": lambda: look_offered(asking, types),
+        "identity": lambda: look_identity(asking),
+        "image": lambda: look_image(asking, aws_of(config).image),
+        "executions": lambda: _look_executions(asking),
+        "regions": lambda: look_regions(asking),
+    }
 
 
 def facts_of(config: ClusterConfig, seen: Seen) -> Facts:
