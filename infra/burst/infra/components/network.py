@@ -15,15 +15,12 @@ from typing import Any
 import pulumi
 from pulumi_aws import ec2, vpc
 
+from burst.infra.services import SERVICES
+
 _PARTS_OF_16 = 16
 _PUBLIC = 15
 """The sixteenth of the network that the NAT gateway's subnet has."""
 _GATEWAYS = "public"
-SERVICES = {
-    "images": ("ecr.api", "ecr.dkr"),
-    "sessions": ("ssm", "ssmmessages", "ec2messages"),
-}
-"""What each word of `aws.endpoints` stands for: names of AWS's services."""
 
 
 @dataclass(frozen=True)

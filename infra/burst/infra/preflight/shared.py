@@ -9,13 +9,12 @@ from typing import Any
 
 from burst.core.aws.telling import told
 from burst.core.config.cluster import ClusterConfig
+from burst.infra.policies.place import GITHUB_ISSUER
 from burst.infra.preflight.asking import Asking, Unknown, known
 from burst.infra.preflight.checking import Check, not_known, ok, warning
 from burst.infra.preflight.gathering import aws_of
 from burst.infra.preflight.places import pools_of
 
-GITHUB_HOST = "token.actions.githubusercontent.com"
-GITHUB_URL = f"https://{GITHUB_HOST}"
 AUDIENCE = "sts.amazonaws.com"
 SPOT_SERVICE = "spot.amazonaws.com"
 SPOT_ROLE = "AWSServiceRoleForEC2Spot"
@@ -30,11 +29,6 @@ class Provider:
     arn: str
     """Empty if there is none."""
     audiences: tuple[str, ...] = ()
-
-
-def github_arn(account: str, partition: str) -> str:
-    """What the provider is named in an account, whether it is there or not."""
-    return f"arn:{partition}:iam::{account}:oidc-provider/{GITHUB_HOST}"
 
 
 def needs_spot(config: ClusterConfig) -> bool:
@@ -59,7 +53,7 @@ def look_github(asking: Asking) -> Provider | Unknown:
         iam = asking.client("iam")
         for each in iam.list_open_id_connect_providers()["OpenIDConnectProviderList"]:
             arn = str(each["Arn"])
-            if arn.partition("oidc-provider/")[2] == GITHUB_HOST:
+            if arn.partition("oidc-provider/")[2] == GITHUB_ISSUER:
                 found = iam.get_open_id_connect_provider(OpenIDConnectProviderArn=arn)
                 return Provider(arn, tuple(found.get("ClientIDList", ())))
         return Provider("")
@@ -83,7 +77,7 @@ def check_github(found: Provider | Unknown) -> Check:
     if isinstance(found, Unknown):
         return not_known(label, found)
     if not found.arn:
-        return warning(label, f"the account does not know {GITHUB_HOST} yet", _MADE)
+        return warning(label, f"the account does not know {GITHUB_ISSUER} yet", _MADE)
     if AUDIENCE not in found.audiences:
         said = f"{found.arn} does not accept tokens for {AUDIENCE} yet"
         return warning(label, said, "`burst up` adds that")
@@ -124,11 +118,11 @@ def _prepare_github(asking: Asking) -> list[str]:
             asking,
             "iam:CreateOpenIDConnectProvider",
             lambda iam: iam.create_open_id_connect_provider(
-                Url=GITHUB_URL, ClientIDList=[AUDIENCE]
+                Url=f"https://{GITHUB_ISSUER}", ClientIDList=[AUDIENCE]
             ),
             lambda: bool(known(look_github(asking)).arn),
         )
-        return [f"GitHub as an issuer of identities, {GITHUB_HOST}"]
+        return [f"GitHub as an issuer of identities, {GITHUB_ISSUER}"]
     if AUDIENCE not in found.audiences:
         _make(
             asking,
