@@ -20,7 +20,7 @@ from tests.rehearsal.test_rehearsing import DIGITS, FOUR, sums_of
 
 CLUSTER = """
 cluster: lab
-aws: {region: us-east-1}
+aws: {region: us-east-1, runner: here}
 store: "dynamodb://burst-lab?region=us-east-1"
 blobs: "s3://burst-lab?region=us-east-1"
 pools:

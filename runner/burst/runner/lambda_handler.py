@@ -20,6 +20,7 @@ from typing import Any, Protocol
 from burst.core.clock import Clock, SystemClock
 from burst.core.workspace import open_workspace
 from burst.runner.loop import Runner
+from burst.runner.pools.elsewhere import left_to_people, pools_of_the_function
 
 log = logging.getLogger(__name__)
 
@@ -93,5 +94,5 @@ def _current(environ: Mapping[str, str]) -> Runner:
         return _runner
     if _runner is not None:
         _runner.workspace.store.close()
-    _runner = Runner(ws)
+    _runner = Runner(ws, pools=pools_of_the_function(ws), elsewhere=left_to_people(ws.cluster))
     return _runner

@@ -13,6 +13,7 @@ from burst.core.states import ExperimentState, TrialState
 from burst.core.store import is_local
 from burst.core.store.port import Store
 from burst.core.workspace import Workspace
+from burst.runner.pools.elsewhere import left_to_the_function
 from burst.runner.pools.open import open_pools
 from burst.runner.pools.port import Pool
 from burst.runner.reconcile import make_context, reconcile
@@ -37,10 +38,19 @@ class Runner:
         ws: Workspace,
         clock: Clock = _CLOCK,
         pools: Mapping[str, Pool] | None = None,
+        elsewhere: frozenset[str] | None = None,
     ) -> None:
+        """
+        Args:
+            pools: by default the cluster's, as they are seen from here.
+            elsewhere: names of those that another runner acts for; by default those that a
+                cluster leaves to the function in its account.
+        """
         self._ws = ws
         self._clock = clock
-        self._context = make_context(ws, clock, open_pools(ws) if pools is None else pools)
+        known = open_pools(ws) if pools is None else pools
+        away = left_to_the_function(ws.cluster) if elsewhere is None else elsewhere
+        self._context = make_context(ws, clock, known, away)
         self._stopped = threading.Event()
         self._poll = POLL_S if is_local(ws.store) else POLL_REMOTE_S
 

@@ -92,6 +92,8 @@ class Context:
     clock: Clock
     pools: Mapping[str, Pool]
     observer: Observer
+    elsewhere: frozenset[str] = frozenset()
+    """Pools that are planned with, and whose machines another runner starts, watches and ends."""
     swept: dict[str, str] = field(default_factory=dict)
     """By trial: the checkpoint after which retention was applied."""
     unfinished: set[str] = field(default_factory=set)
@@ -122,6 +124,10 @@ class Context:
     @property
     def cluster(self) -> ClusterConfig:
         return self.ws.cluster
+
+    def acts_for(self, pool: str) -> bool:
+        """Whether the pool's machines are this runner's to start and end."""
+        return pool in self.pools and pool not in self.elsewhere
 
     def costs(self, pool: str) -> bool:
         """Whether its machines may be paid for."""
@@ -157,5 +163,10 @@ class Context:
             self.again = self.again or bool(changed)
 
 
-def make_context(ws: Workspace, clock: Clock, pools: Mapping[str, Pool]) -> Context:
-    return Context(ws=ws, clock=clock, pools=pools, observer=Observer(clock))
+def make_context(
+    ws: Workspace,
+    clock: Clock,
+    pools: Mapping[str, Pool],
+    elsewhere: frozenset[str] = frozenset(),
+) -> Context:
+    return Context(ws=ws, clock=clock, pools=pools, observer=Observer(clock), elsewhere=elsewhere)

@@ -71,7 +71,7 @@ def launch(ctx: Context, nodes: Iterable[Node]) -> None:
     is to be known of machines that came up before the answer was taken in."""
     requests: dict[str, list[Node]] = {}
     for node in nodes:
-        if node.pool in ctx.pools and node.terminating is None:
+        if ctx.acts_for(node.pool) and node.terminating is None:
             requests.setdefault(node.launch or node.id, []).append(node)
     for known in requests.values():
         pool = ctx.pools[known[0].pool]

@@ -35,8 +35,9 @@ OLD_FOR_S = 900.0
 
 
 def reconcile_nodes(ctx: Context, view: View) -> float | None:
-    """Look at every node that is not gone. Returns seconds until the next look is due."""
-    known = [node for node in view.nodes if node.pool in ctx.pools]
+    """Look at every node that is not gone and that this runner acts for. Returns seconds until the
+    next look is due."""
+    known = [node for node in view.nodes if ctx.acts_for(node.pool)]
     ctx.observer.forget_all_but({node.id for node in known})
     busy = {share.node for each in view.allocations for share in each.shares}
     expired = _expired(ctx, [node.id for node in known if node.registered is not None])

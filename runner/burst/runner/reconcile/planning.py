@@ -39,6 +39,8 @@ def reconcile_planning(ctx: Context, view: View) -> tuple[float | None, list[Nod
     created: list[Node] = []
     supplies = dict(view.supplies)
     for each in made.launches:
+        if not ctx.acts_for(each.pool):
+            continue
         ctx.attempt(partial(_intend, ctx, view, supplies, each, created))
     next_in = None if made.next is None else max(0.0, made.next - ctx.clock.now())
     return next_in, created

@@ -28,7 +28,7 @@ _UPLOADS = "uploads"
 def reconcile_strays(ctx: Context, view: View) -> float | None:
     """End what is nobody's, in every pool that costs money. Returns seconds until the next look
     is due."""
-    costly = [name for name in ctx.pools if ctx.costs(name)]
+    costly = [name for name in ctx.pools if ctx.acts_for(name) and ctx.costs(name)]
     for name in costly:
         if _is_due(ctx, name, SWEEP_EVERY_S):
             ctx.attempt(partial(_sweep, ctx, name))

@@ -35,7 +35,7 @@ def rehearsed(config: ClusterConfig, slots: int) -> ClusterConfig:
     return config.model_copy(
         update={
             "cluster": NAME,
-            "aws": Aws(region=region),
+            "aws": Aws(region=region, runner="here"),
             "store": f"dynamodb://burst-{NAME}?region={region}",
             "blobs": f"s3://burst-{NAME}?region={region}",
             "pools": quick,
