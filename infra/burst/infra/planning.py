@@ -2,18 +2,22 @@
 
 from __future__ import annotations
 
+import platform
+import sys
 from collections.abc import Mapping
 from pathlib import Path
 
-from burst.core.aws.images import DEFAULT_PYTHON_VERSION, NODE_MACHINE
+from burst.core.aws.images import NODE_MACHINE
 from burst.core.config.cluster import ClusterConfig
 from burst.core.config.load import load_cluster
 from burst.core.errors import ConfigError
 from burst.infra.bundle import build_bundle
-from burst.infra.bundle.target import function_machine, function_python
 from burst.infra.facts import Facts
 from burst.infra.preflight import gather
 from burst.infra.settings import Settings
+
+_FUNCTIONS_HAVE = ("3.11", "3.12", "3.13")
+"""Pythons of AWS Lambda that burst runs on."""
 
 
 def cluster_to_build(path: Path) -> tuple[ClusterConfig, str]:
@@ -43,10 +47,11 @@ def settings_for(
     Raises:
         BurstError: a bundle could not be made.
     """
-    runner = build_bundle(
-        bundles, what="runner", python=function_python(), machine=function_machine()
+    assert config.aws is not None
+    runner = build_bundle(bundles, what="runner", python=_function_python(), machine=_machine())
+    node = build_bundle(
+        bundles, what="node", python=config.aws.python_version, machine=NODE_MACHINE
     )
-    node = build_bundle(bundles, what="node", python=DEFAULT_PYTHON_VERSION, machine=NODE_MACHINE)
     return Settings(config, cluster_file, facts, runner, node)
 
 
@@ -58,3 +63,14 @@ def settings_of(path: Path, bundles: Path, environ: Mapping[str, str]) -> Settin
     """
     config, text = cluster_to_build(path)
     return settings_for(config, text, gather(config, environ), bundles)
+
+
+def _function_python() -> str:
+    """That of this process, where AWS has it: then what is installed here can be packed."""
+    own = f"{sys.version_info.major}.{sys.version_info.minor}"
+    return own if own in _FUNCTIONS_HAVE else _FUNCTIONS_HAVE[-1]
+
+
+def _machine() -> str:
+    """The kind of processor of this machine, for the same reason."""
+    return "arm64" if platform.machine().lower() in ("arm64", "aarch64") else "x86_64"

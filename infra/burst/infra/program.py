@@ -1,11 +1,27 @@
-"""The program: every resource of a cluster, from its settings alone."""
+"""The program: every resource of a cluster, from its settings alone.
+
+    network ── nodes ┐
+    storage ── function ── watching        arrows of what needs what: left before right
+    access ─── github
+
+The function comes last of what acts: when it runs first, all that it needs is there.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 
 import pulumi
+import pulumi_aws
 
+from burst.core.aws.names import bucket_name, table_name
+from burst.infra.components.access import Access, AccessArgs
+from burst.infra.components.function import Function, FunctionArgs
+from burst.infra.components.github import Github, GithubArgs
+from burst.infra.components.network import Network, NetworkArgs
+from burst.infra.components.nodes import Nodes, NodesArgs
+from burst.infra.components.storage import Storage, StorageArgs
+from burst.infra.components.watching import Watching, WatchingArgs
 from burst.infra.settings import Settings
 
 
@@ -14,4 +30,65 @@ def build(settings: Settings) -> Mapping[str, pulumi.Input[object]]:
 
     Must be called inside a Pulumi program: by `infra/__main__.py` or by `burst up`.
     """
-    return {"cluster": settings.cluster}
+    aws, facts = settings.aws, settings.facts
+    # Whoever's credentials are in use when it is run again: nothing is made in another account.
+    provider = pulumi_aws.Provider("aws", region=facts.region, allowed_account_ids=[facts.account])
+    within = pulumi.ResourceOptions(providers=[provider])
+    bundle_key = f"cluster/node-{settings.node.digest}.zip"
+    bucket = bucket_name(settings.cluster, facts.account, facts.region)
+    access = Access("access", AccessArgs(settings), within)
+    storage = Storage(
+        "storage",
+        StorageArgs(
+            bucket=bucket,
+            table=table_name(settings.cluster),
+            partition=facts.partition,
+            cluster_file=settings.cluster_file,
+            node_bundle=settings.node.path,
+            node_bundle_key=bundle_key,
+            tags=settings.tags(),
+        ),
+        within,
+    )
+    network = Network(
+        "network",
+        NetworkArgs(
+            cluster=settings.cluster,
+            region=facts.region,
+            cidr=aws.cidr,
+            zones=list(facts.zones),
+            nat=aws.nat,
+            endpoints=aws.endpoints,
+            tags=settings.tags(),
+        ),
+        within,
+    )
+    nodes = Nodes(
+        "nodes",
+        NodesArgs(
+            settings,
+            profile=access.node_profile,
+            security_group=network.security_group,
+            bundle_url=f"s3://{bucket}/{bundle_key}",
+        ),
+        # A machine that boots from a template fetches the bundle that it names.
+        pulumi.ResourceOptions(providers=[provider], depends_on=[storage]),
+    )
+    if access.runner_role_arn is not None:
+        Function(
+            "function",
+            FunctionArgs(settings, access.runner_role_arn, storage.stream_arn),
+            pulumi.ResourceOptions(providers=[provider], depends_on=[nodes, storage]),
+        )
+    if aws.github:
+        Github("github", GithubArgs(settings, access.policies["submitter"]), within)
+    Watching("watching", WatchingArgs(settings), within)
+    return {
+        "cluster": settings.cluster,
+        "account": facts.account,
+        "region": facts.region,
+        "store": settings.store,
+        "blobs": settings.blobs,
+        "pools": {name: list(config.instance_types) for name, config in settings.pools.items()},
+        "policies": access.policies,
+    }

@@ -70,6 +70,7 @@ def test_pools_have_their_kinds_their_idle_times_and_their_own_scheduler(tmp_pat
         (f"cluster: {'a' * 35}\naws: {{region: us-east-1}}", "cluster", "34 letters at the most"),
         (IN_AWS + "account: 123456789012}", "aws.account", 'put it in quotes: "123456789012"'),
         (IN_AWS + "account: '1234'}", "aws.account", "12 digits"),
+        (IN_AWS + "python_version: '3.10'}", "aws.python_version", "3.11 is the oldest"),
         (IN_AWS + "cidr: 10.0.0.0}", "aws.cidr", "cannot be shared out among zones"),
         (IN_AWS + "cidr: 10.0.0.0/8}", "aws.cidr", "between /16 and /22"),
         (IN_AWS + "cidr: 10.0.0.1/16}", "aws.cidr", "no network"),

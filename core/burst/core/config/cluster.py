@@ -6,7 +6,7 @@ from typing import Annotated, Literal
 
 from pydantic import Field
 
-from burst.core.aws.images import DEFAULT_IMAGE, DEFAULT_PYTHON
+from burst.core.aws.images import DEFAULT_IMAGE, DEFAULT_PYTHON, DEFAULT_PYTHON_VERSION
 from burst.core.config.experiment import Section
 from burst.core.units import Seconds
 
@@ -101,6 +101,8 @@ class Aws(Section):
     """The AMI of nodes: its id, or `resolve:ssm:NAME` of the parameter that holds it."""
     python: str = DEFAULT_PYTHON
     """The Python of that image, with torch in it."""
+    python_version: str = DEFAULT_PYTHON_VERSION
+    """Of that Python: what nodes are given of burst is compiled for it."""
     disk_gib: int = Field(default=200, ge=8)
     """Root disk of a node."""
     cidr: str = "10.86.0.0/16"

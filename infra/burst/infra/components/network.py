@@ -165,7 +165,7 @@ class Network(pulumi.ComponentResource):
             vpc_id=self.vpc_id,
             availability_zone=zone,
             cidr_block=cidr,
-            # That of the gateway says so, by which the runner knows that nodes do not belong there.
+            # That of the gateway says so: the runner has no node start where it holds.
             map_public_ip_on_launch=name == _GATEWAYS,
             tags=self._tagged(name),
             opts=self._own,
