@@ -111,7 +111,8 @@ class Network(pulumi.ComponentResource):
             tags=self._tagged("out"),
             opts=self._own,
         )
-        return group.id
+        id: pulumi.Output[str] = group.id
+        return id
 
     def _nat(self, private: ec2.RouteTable) -> None:
         zone = self._args.zones[0]

@@ -81,7 +81,8 @@ class Nodes(pulumi.ComponentResource):
             opts=pulumi.ResourceOptions(parent=self),
             **template_args(data, self._args.security_group),
         )
-        return template.arn
+        arn: pulumi.Output[str] = template.arn
+        return arn
 
 
 def templates_of(

@@ -176,11 +176,15 @@ class Storage(pulumi.ComponentResource):
 
 
 def _index(schema: Mapping[str, Any]) -> dynamodb.TableGlobalSecondaryIndexArgs:
-    keys, projection = _keys(schema["KeySchema"]), schema["Projection"]
+    projection = schema["Projection"]
     return dynamodb.TableGlobalSecondaryIndexArgs(
         name=schema["IndexName"],
-        hash_key=keys["HASH"],
-        range_key=keys["RANGE"],
+        key_schemas=[
+            dynamodb.TableGlobalSecondaryIndexKeySchemaArgs(
+                attribute_name=each["AttributeName"], key_type=each["KeyType"]
+            )
+            for each in schema["KeySchema"]
+        ],
         projection_type=projection["ProjectionType"],
         non_key_attributes=projection.get("NonKeyAttributes"),
     )
