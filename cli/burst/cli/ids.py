@@ -1,8 +1,8 @@
 """From what a person types to the record that is meant.
 
 A whole id, any unique beginning of one (`exp-1m3k`, or `1m3k`), `latest` for the newest
-experiment, and `latest.t3` or `1m3k.t3` for a trial of it. Looking one up costs the same however
-many records there are.
+experiment, `key:NAME` for the one that was submitted under a key, and `latest.t3`, `1m3k.t3` or
+`key:NAME.t3` for a trial of it. Looking one up costs the same however many records there are.
 """
 
 from __future__ import annotations
@@ -16,11 +16,12 @@ from typing import TypeVar
 
 from burst.core.checkpoints.removal.uses import IMPORTS
 from burst.core.errors import NotFound, UsageError
-from burst.core.model import Checkpoint, Experiment, Model, Node, Record, Trial
+from burst.core.model import Checkpoint, Experiment, Key, Model, Node, Record, Trial
 from burst.core.store.port import Store
 
 LATEST = "latest"
-_TRIAL = re.compile(r"^(?P<experiment>.*)\.t(?P<number>\d{1,6})$")
+KEY = "key:"
+_TRIAL = re.compile(r"^(?P<experiment>.*)\.t(?P<number>\d{1,6})$", re.DOTALL)
 _SHOWN = 8
 _RECENT = 200
 
@@ -54,7 +55,15 @@ def find_experiment(store: Store, ref: str) -> Experiment:
         if not newest:
             raise NotFound("there is no experiment yet", mend="start one: `burst run exp.yaml`")
         return newest[0]
+    if ref.startswith(KEY):
+        return _by_key(store, ref.removeprefix(KEY))
     return _by_prefix(store, Experiment, ref, "exp-")
+
+
+def experiment_of_key(store: Store, name: str) -> Experiment | None:
+    """What was submitted under a key, the newest if it was more than once; None if nothing was."""
+    key = store.find(Key, Key.id_of(name))
+    return store.find(Experiment, key.experiment) if key is not None else None
 
 
 def find_trial(store: Store, ref: str) -> Trial:
@@ -173,6 +182,17 @@ def _by_prefix(store: Store, kind: type[R], ref: str, prefix: str) -> R:
     found = [record for record in beyond if record.id.startswith(whole)]
     recent = [] if found else store.children(kind, "", limit=_RECENT, newest_first=True)
     return _choose(ref, found, [record.id for record in recent])
+
+
+def _by_key(store: Store, name: str) -> Experiment:
+    _check_given(name, "")
+    found = experiment_of_key(store, name)
+    if found is None:
+        raise NotFound(
+            f"nothing was submitted under the key {name!r}",
+            mend=f"`burst run exp.yaml --key {shlex.quote(name)}` does",
+        )
+    return found
 
 
 def _choose(ref: str, found: list[R], known: Iterable[str]) -> R:

@@ -1,12 +1,14 @@
-"""Leaving a `burst run` on Ctrl-C: what was submitted goes on, and it is said which it was."""
+"""Leaving a `burst run` on Ctrl-C: what was submitted goes on, or is paused or cancelled if that
+was asked for, and it is said which it was."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from burst.cli.ids import experiment_of_key
 from burst.cli.session import Session
-from burst.core.errors import BurstError, ExitCode
+from burst.core.errors import BurstError, ExitCode, Refused
 from burst.core.model import Experiment
 from burst.core.states import is_terminal
 
@@ -28,6 +30,10 @@ class Progress:
     """Where the events were then."""
     experiment: Experiment | None = None
     """What was submitted, or attached to."""
+    key: str = ""
+    """The name that it is submitted once under."""
+    wish: str = "leave"
+    """What becomes of it: `leave`, `pause` or `cancel`."""
 
 
 def leave(session: Session, progress: Progress) -> int:
@@ -39,19 +45,34 @@ def leave(session: Session, progress: Progress) -> int:
     """
     experiment = progress.experiment
     if experiment is None and progress.prepared is not None:
-        experiment = _look(session, progress.prepared, progress.cursor)
+        experiment = _look(session, progress, progress.prepared)
     if experiment is None:
         session.note("\nInterrupted: nothing was submitted.")
         return ExitCode.INTERRUPTED
     if _is_over(session, experiment):
         session.note(f"\nInterrupted: {experiment.id} is over; `burst show {experiment.id}`.")
         return ExitCode.INTERRUPTED
-    from burst.cli.handing_over import take_over
-    from burst.cli.views.hints import background
+    from burst.cli.elsewhere import hand_over
+    from burst.cli.views.hints import left
 
-    take_over(session.home, session.environ, session.cwd)
-    session.tell(background(experiment.id, "goes on in the background"))
+    asked = _wish(session, progress.wish, experiment)
+    hand_over(session, experiment)
+    session.tell(left(experiment.id, asked))
     return ExitCode.INTERRUPTED
+
+
+def _wish(session: Session, wish: str, experiment: Experiment) -> str:
+    """Write down what is to become of it, where agents and runners look; returns what that is."""
+    if wish == "leave":
+        return wish
+    from burst.runner import commands
+
+    act = commands.pause if wish == "pause" else commands.cancel
+    try:
+        act(session.workspace, experiment.id, clock=session.clock)
+    except Refused:  # it is about to end in another way
+        return "leave"
+    return wish
 
 
 def _is_over(session: Session, experiment: Experiment) -> bool:
@@ -61,9 +82,11 @@ def _is_over(session: Session, experiment: Experiment) -> bool:
         return False  # then somebody has to go on looking
 
 
-def _look(session: Session, prepared: Prepared, cursor: str) -> Experiment | None:
+def _look(session: Session, progress: Progress, prepared: Prepared) -> Experiment | None:
     try:
-        return submitted_since(session.store, prepared, cursor)
+        if progress.key:
+            return experiment_of_key(session.store, progress.key)
+        return submitted_since(session.store, prepared, progress.cursor)
     except BurstError as error:
         raise type(error)(
             "interrupted while it was submitted, and it cannot be told whether it was",

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from burst.cli.driving import ensure_driven, is_driven, start_runner
+from burst.cli.elsewhere import is_driven_elsewhere
 from burst.cli.handing_over import bring
 from burst.cli.session import Session
 from burst.core.model import Experiment
@@ -13,12 +16,17 @@ _PASSES = 10
 """Passes at most while each one changes something: one thing leads to another."""
 
 
-def see_to_it(session: Session) -> None:
+def see_to_it(session: Session, pools: Sequence[str]) -> None:
     """Act once at once, and leave a runner behind where more is to be done than that.
 
     Call it after the wish was written. Where somebody drives on this machine there is nothing to
-    do, unless this shell brings other credentials.
+    do, unless this shell brings other credentials; nor where the cluster's function does it.
+
+    Args:
+        pools: where that which is to happen happens.
     """
+    if is_driven_elsewhere(session, pools):
+        return
     brought = bring(session.home, session.environ)
     if is_driven(session.home) and not brought:
         return

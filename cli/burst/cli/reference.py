@@ -23,7 +23,8 @@ _HEAD = """# The command line
 This page is made by `python -m burst.cli.reference > docs/cli.md`; a test holds it current.
 
 Data goes to stdout, everything else to stderr. Every list and show has `--json`. An id may be any
-unique beginning of one, `latest` is the newest experiment, and `latest.t3` its trial 3.
+unique beginning of one, `latest` is the newest experiment, `latest.t3` its trial 3, and `key:NAME`
+the one that was submitted under a key.
 
 | exit status | means |
 |---|---|
@@ -37,7 +38,7 @@ _STATUSES = {
     ExitCode.NOT_FOUND: "an id or a name that is not there",
     ExitCode.REFUSED: "a cloud, a quota or a rule said no",
     ExitCode.UNREACHABLE: "the store, the blobs or a network did not answer",
-    ExitCode.INTERRUPTED: "interrupted; the work goes on in the background",
+    ExitCode.INTERRUPTED: "interrupted; the work goes on, or what `--on-interrupt` says",
 }
 
 _VARIABLES = """

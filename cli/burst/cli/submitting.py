@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import getpass
 from collections.abc import Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -12,6 +13,9 @@ from burst.cli.planning import Plan, plan_of
 from burst.cli.session import Session
 from burst.core.code.archive import PackedCode, pack_code
 from burst.core.config.load import LoadedExperiment
+from burst.core.errors import Refused
+from burst.core.model import Experiment
+from burst.core.states import ExperimentState
 from burst.runner.commands import Submission, check_experiment
 
 
@@ -50,8 +54,11 @@ def prepare(
     return Prepared(loaded, packed, plan, folder, getpass.getuser())
 
 
-def submit(session: Session, prepared: Prepared, *, new: bool = False) -> Submission:
-    """Upload the code and write the experiment, unless the same one is live and not `new`.
+def submit(
+    session: Session, prepared: Prepared, *, new: bool = False, key: str = ""
+) -> Submission:
+    """Upload the code and write the experiment, unless the same one is live, or one counts under
+    `key`, and not `new`.
 
     Raises:
         Refused: it could never run; nothing was written.
@@ -65,5 +72,18 @@ def submit(session: Session, prepared: Prepared, *, new: bool = False) -> Submis
         prepared.folder,
         owner=prepared.owner,
         new=new,
+        key=key,
         clock=session.clock,
     )
+
+
+def go_on(session: Session, submission: Submission) -> Experiment:
+    """What was submitted; of one that is paused, after it was resumed."""
+    from burst.runner.commands import resume
+
+    experiment = submission.experiment
+    if not submission.attached or experiment.state is not ExperimentState.PAUSED:
+        return experiment
+    with suppress(Refused):  # it was ended meanwhile, and is reported as it is
+        resume(session.workspace, experiment.id, clock=session.clock)
+    return session.store.get(Experiment, experiment.id)

@@ -99,13 +99,13 @@ class _Printer:
 
 
 def _follow(session: Session, found: Experiment | Trial, printer: _Printer) -> None:
-    from burst.cli.driving import ensure_driven
+    from burst.cli.elsewhere import see_driven
     from burst.cli.following import Follower
     from burst.cli.watching import follow_until
     from burst.core.states import is_terminal
 
     if not is_terminal(found.state):
-        ensure_driven(session.home, session.environ, session.cwd)
+        see_driven(session, found)
     experiment = found.id.partition(".")[0]
 
     def mine(picture: Picture) -> list[Trial]:

@@ -49,7 +49,7 @@ def resume(session: Session, name: str, as_json: bool) -> None:
     from burst.runner import commands
 
     commands.resume_pool(session.workspace, name, clock=session.clock)
-    see_to_it(session)
+    see_to_it(session, [name])
     if as_json:
         session.json(usage(session, name).json)
     else:

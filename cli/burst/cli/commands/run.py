@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-import logging
+import re
 from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, TypedDict, Unpack
@@ -14,11 +14,22 @@ from burst.cli.completing import any_id
 from burst.cli.options import code_option, set_option
 from burst.cli.paths import GivenPath
 from burst.cli.session import Session, pass_session
+from burst.cli.times import Span
 
 if TYPE_CHECKING:
     from burst.cli.leaving import Progress
     from burst.cli.submitting import Prepared
     from burst.core.model import Experiment
+    from burst.runner.commands import Submission
+
+WISHES = ("leave", "pause", "cancel")
+
+
+def _check_key(ctx: click.Context, param: click.Parameter, value: str | None) -> str | None:
+    """A variable without a value must not submit without a key; and `key:a.t3` is a trial."""
+    if value is not None and (not value.strip() or re.search(r"\.t\d{1,6}$", value)):
+        raise click.BadParameter(f"{value!r} is empty, or ends like a trial's id", ctx, param)
+    return value
 
 
 class RunOptions(TypedDict):
@@ -32,7 +43,10 @@ class RunOptions(TypedDict):
     everything: bool
     partial: bool
     new: bool
+    key: str | None
     detach: bool
+    timeout: float | None
+    on_interrupt: str
     dry_run: bool
     follow: bool
     as_json: bool
@@ -68,7 +82,23 @@ class RunOptions(TypedDict):
 )
 @click.option("--partial", is_flag=True, help="Take those of its weights that fit.")
 @click.option("--new", is_flag=True, help="Start another even if the same one is live.")
+@click.option(
+    "--key",
+    metavar="NAME",
+    callback=_check_key,
+    help="Submit once under this name, and follow or resume what it was submitted as.",
+)
 @click.option("-d", "--detach", is_flag=True, help="Submit, let it run in the background, leave.")
+@click.option(
+    "-t", "--timeout", type=Span(), metavar="TIME", help="Pause it after this long: 90s, 10m, 2h."
+)
+@click.option(
+    "--on-interrupt",
+    type=click.Choice(WISHES),
+    default="leave",
+    show_default=True,
+    help="What Ctrl-C and SIGTERM do to it.",
+)
 @click.option("--dry-run", is_flag=True, help="Print the plan; change nothing.")
 @click.option("-f", "--follow", is_flag=True, help="Also print what the ranks write.")
 @click.option(
@@ -82,13 +112,17 @@ def run(session: Session, file: Path, **options: Unpack[RunOptions]) -> int:
     if it failed, was cancelled or paused. Ctrl-C leaves it running in the background. Running the
     same file and code again while it is live attaches to it.
 
+    With --key the name alone decides, and `key:NAME` means the experiment wherever an id is asked
+    for. While it is live it is followed; paused, it is resumed; completed, it is reported again;
+    if it failed or was cancelled, another is submitted under the name.
+
     --json prints `Plan` and `ExperimentLine`, then `EventLine`, `ValidationLine`, `WaitLine` and
     `LogLine` as they come, and `Result` at the end.
     """
     from burst.cli.interrupting import interruptible
     from burst.cli.leaving import Progress, leave
 
-    progress = Progress()
+    progress = Progress(key=options["key"] or "", wish=options["on_interrupt"])
     with interruptible():
         try:
             return _run(session, file, options, progress)
@@ -97,7 +131,7 @@ def run(session: Session, file: Path, **options: Unpack[RunOptions]) -> int:
 
 
 def _run(session: Session, file: Path, options: RunOptions, progress: Progress) -> int:
-    from burst.cli.submitting import prepare, submit
+    from burst.cli.submitting import go_on, prepare, submit
 
     overrides = [*options["overrides"], *_start(session, file, options)]
     prepared = prepare(session, file, options["code"], overrides, options["pools"])
@@ -105,12 +139,22 @@ def _run(session: Session, file: Path, options: RunOptions, progress: Progress) 
     if options["dry_run"]:
         return 0
     progress.prepared, progress.cursor = prepared, session.store.newest_cursor()
-    submission = submit(session, prepared, new=options["new"])
-    progress.experiment = experiment = submission.experiment
-    _show_start(session, experiment, submission.attached, options["as_json"])
+    submission = submit(session, prepared, new=options["new"], key=progress.key)
+    progress.experiment = submission.experiment
+    experiment = go_on(session, submission) if progress.key else submission.experiment
+    _show_start(session, submission, options)
     if options["detach"]:
         return _detach(session, experiment, options["as_json"])
-    return _foreground(session, experiment, progress.cursor, options)
+    from burst.cli.foreground import Foreground
+
+    return Foreground(
+        session,
+        experiment,
+        progress.cursor,
+        seconds=options["timeout"],
+        logs=options["follow"],
+        as_json=options["as_json"],
+    ).run()
 
 
 def _start(session: Session, file: Path, options: RunOptions) -> list[str]:
@@ -161,11 +205,12 @@ def _show_plan(session: Session, prepared: Prepared, options: RunOptions) -> Non
         session.show(plan_page(prepared.plan), "")
 
 
-def _show_start(session: Session, experiment: Experiment, attached: bool, as_json: bool) -> None:
+def _show_start(session: Session, submission: Submission, options: RunOptions) -> None:
     from burst.cli.encoding import experiment_json
     from burst.cli.shapes import ExperimentLineJson
 
-    if as_json:
+    experiment, attached = submission.experiment, submission.attached
+    if options["as_json"]:
         line: ExperimentLineJson = {
             "type": "experiment",
             "attached": attached,
@@ -173,41 +218,25 @@ def _show_start(session: Session, experiment: Experiment, attached: bool, as_jso
         }
         session.json_line(dict(line))
     elif attached:
-        session.note(f"attached to {experiment.id}, which is live already; --new starts another")
+        from burst.cli.views.hints import attached_to
+
+        session.note(attached_to(experiment, options["key"] or ""))
+    if not submission.same:
+        session.note("Its settings, code or owner are not the ones given now; what it has counts.")
 
 
 def _detach(session: Session, experiment: Experiment, as_json: bool) -> int:
-    from burst.cli.handing_over import take_over
+    from burst.cli.elsewhere import hand_over
+    from burst.core.states import is_terminal
 
-    take_over(session.home, session.environ, session.cwd)
+    if not is_terminal(experiment.state):
+        hand_over(session, experiment)
     if as_json:
         return 0
     from burst.cli.views.hints import background
 
     click.echo(experiment.id)
+    if is_terminal(experiment.state):
+        return 0
     session.tell(background(experiment.id, "runs in the background"))
     return 0
-
-
-def _foreground(session: Session, experiment: Experiment, cursor: str, options: RunOptions) -> int:
-    from burst.cli.driver import Driver
-    from burst.cli.driving import ensure_driven
-    from burst.cli.ending import finish
-    from burst.cli.following import Follower
-    from burst.cli.handing_over import bring
-    from burst.cli.logs import log_to_stderr
-    from burst.cli.presenting import presenter_for
-    from burst.cli.pushing import needs_a_runner
-    from burst.cli.tailing import Tail
-    from burst.cli.watching import watch
-
-    log_to_stderr(logging.WARNING)
-    bring(session.home, session.environ)
-    follower = Follower(session.store, experiment.id, cursor)
-    presenter = presenter_for(session, as_json=options["as_json"])
-    tail = Tail(session.workspace.blobs) if options["follow"] else None
-    with Driver(session.workspace) as driver:
-        picture = watch(session, follower, presenter, driver=driver, tail=tail)
-    if needs_a_runner(session):
-        ensure_driven(session.home, session.environ, session.cwd)
-    return finish(session, picture, as_json=options["as_json"])

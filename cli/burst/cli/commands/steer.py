@@ -111,7 +111,7 @@ def move(
     found = [find_trial(session.store, ref) for ref in trials]
     for trial in found:
         commands.move(session.workspace, trial.id, pool, unproved=unproved, clock=session.clock)
-    see_to_it(session)
+    see_to_it(session, [name for trial in found for name in (*trial.pools, pool)])
     seen = [_arrived(session, trial, pool) if wait else trial for trial in found]
     now = [session.store.get(type(trial), trial.id) for trial in seen]
     if as_json:
@@ -146,13 +146,14 @@ def _told_of_move(trial: Trial, pool: str) -> str:
 
 def _steer(session: Session, refs: tuple[str, ...], wait: bool, act: Act, goal: str) -> None:
     """Write the wishes, see to it that somebody acts on them, and say what goes on."""
+    from burst.cli.elsewhere import pools_of
     from burst.cli.ids import find_work
     from burst.cli.pushing import see_to_it
 
     found = [find_work(session.store, ref) for ref in refs]
     for record in found:
         act(session.workspace, record.id)
-    see_to_it(session)
+    see_to_it(session, [name for record in found for name in pools_of(session, record)])
     for record in found:
         now = _wait_for(session, record, goal) if wait else _read(session, record)
         session.note(_told(record.id, str(now.state), goal))
@@ -180,10 +181,10 @@ def _wait_for(session: Session, record: Experiment | Trial, goal: str) -> Experi
 
 
 def _wait_until(session: Session, record: R, ask: Callable[[R], bool]) -> R:
-    from burst.cli.driving import driven
+    from burst.cli.elsewhere import driven
     from burst.cli.watching import LOOK_EVERY_S
 
-    reached = driven(session, ask)
+    reached = driven(session, record, ask)
     while not reached(record := session.store.get(type(record), record.id)):
         session.clock.sleep(LOOK_EVERY_S)
     return record

@@ -9,46 +9,48 @@ import click
 
 from burst.cli.completing import any_id
 from burst.cli.session import Session, json_option, pass_session
+from burst.cli.times import Span
 from burst.core.errors import BurstError
 
 if TYPE_CHECKING:
     from burst.cli.reading import Picture
-    from burst.core.model import Trial
+    from burst.core.model import Experiment, Trial
 
 
 @click.command()
 @click.argument("id", shell_complete=any_id, default="latest")
-@click.option("-t", "--timeout", metavar="TIME", help="Give up after this long: 90s, 10m, 2h.")
+@click.option(
+    "-t", "--timeout", type=Span(), metavar="TIME", help="Give up after this long: 90s, 10m, 2h."
+)
 @click.option("-q", "--quiet", is_flag=True, help="Print nothing while waiting.")
 @json_option
 @pass_session
-def wait(session: Session, id: str, timeout: str | None, quiet: bool, as_json: bool) -> int:
+def wait(session: Session, id: str, timeout: float | None, quiet: bool, as_json: bool) -> int:
     """Wait until an experiment or a trial is over.
 
     The exit status is the result: 0 if it completed, 1 if it failed, was cancelled, or was not
     over in time. Where nobody drives, a runner is started in the background. --json prints
     `Result`, or `Trial` for a trial.
     """
-    from burst.cli.driving import ensure_driven
+    from burst.cli.elsewhere import see_driven
     from burst.cli.ids import find_work
     from burst.core.model import Trial
     from burst.core.states import is_terminal
 
-    seconds = _seconds(timeout)
     found = find_work(session.store, id)
     if not is_terminal(found.state):
-        ensure_driven(session.home, session.environ, session.cwd)
+        see_driven(session, found)
     if isinstance(found, Trial):
-        return _wait_for_trial(session, found, seconds, quiet or as_json, as_json)
-    return _wait_for_experiment(session, found.id, seconds, quiet or as_json, as_json)
+        return _wait_for_trial(session, found, timeout, quiet or as_json, as_json)
+    return _wait_for_experiment(session, found, timeout, quiet or as_json, as_json)
 
 
 def _wait_for_experiment(
-    session: Session, id: str, seconds: float | None, quiet: bool, as_json: bool
+    session: Session, experiment: Experiment, seconds: float | None, quiet: bool, as_json: bool
 ) -> int:
     from burst.cli.ending import finish
 
-    picture = _watch(session, id, seconds, quiet, lambda seen: seen.over)
+    picture = _watch(session, experiment, seconds, quiet, lambda seen: seen.over)
     return finish(session, picture, as_json=as_json, indent=True)
 
 
@@ -62,7 +64,7 @@ def _wait_for_trial(
     def over(picture: Picture) -> bool:
         return any(t.id == trial.id and is_terminal(t.state) for t in picture.trials)
 
-    picture = _watch(session, trial.experiment, seconds, quiet, over)
+    picture = _watch(session, trial, seconds, quiet, over)
     ended = next(t for t in picture.trials if t.id == trial.id)
     if as_json:
         session.json(encoding.trial_json(ended, picture.now))
@@ -73,19 +75,20 @@ def _wait_for_trial(
 
 def _watch(
     session: Session,
-    id: str,
+    record: Experiment | Trial,
     seconds: float | None,
     quiet: bool,
     until: Callable[[Picture], bool],
 ) -> Picture:
-    from burst.cli.driving import driven
+    from burst.cli.elsewhere import driven
     from burst.cli.following import Follower
     from burst.cli.presenting import presenter_for
     from burst.cli.watching import TimedOut, watch
 
+    id = record.id.partition(".")[0]
     follower = Follower(session.store, id, session.store.newest_cursor())
     presenter = presenter_for(session, as_json=False, quiet=quiet)
-    until = driven(session, until)
+    until = driven(session, record, until)
     try:
         return watch(session, follower, presenter, until=until, seconds=seconds)
     except TimedOut:
@@ -94,14 +97,3 @@ def _watch(
             why="it goes on in the background",
             mend=f"`burst why {id}` says what it waits for, `burst wait {id}` waits on",
         ) from None
-
-
-def _seconds(timeout: str | None) -> float | None:
-    from burst.core.units import parse_duration
-
-    if timeout is None:
-        return None
-    try:
-        return parse_duration(timeout)
-    except ValueError as error:
-        raise click.BadParameter(str(error), param_hint="--timeout") from error

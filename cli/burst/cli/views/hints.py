@@ -8,6 +8,8 @@ from rich.console import Group, RenderableType
 from rich.text import Text
 
 from burst.cli.views import text
+from burst.core.model import Experiment
+from burst.core.states import ExperimentState, is_terminal
 
 
 def commands(rows: Sequence[tuple[str, str]]) -> list[Text]:
@@ -29,5 +31,33 @@ def background(experiment: str, what: str) -> RenderableType:
         (f"burst pause {experiment}", "checkpoint and give back the slots"),
         (f"burst cancel {experiment}", "end it for good"),
     )
+    return _told(experiment, what, rows)
+
+
+def left(experiment: str, asked: str) -> RenderableType:
+    """What becomes of an experiment whose terminal is gone: `leave`, `pause` or `cancel`."""
+    if asked == "leave":
+        return background(experiment, "goes on in the background")
+    if asked == "cancel":
+        rows = [(f"burst show {experiment}", "what came of it")]
+        return _told(experiment, "is cancelled: it ends with a last checkpoint", rows)
+    rows = [
+        (f"burst resume {experiment}", "go on from there"),
+        (f"burst show {experiment}", "how far it has come"),
+    ]
+    return _told(experiment, "is paused: it checkpoints and gives back its slots", rows)
+
+
+def attached_to(experiment: Experiment, key: str) -> str:
+    """That nothing new was started, and why; as it was found."""
+    if not key:
+        return f"attached to {experiment.id}, which is live already; --new starts another"
+    if is_terminal(experiment.state):
+        return f"{experiment.id} is {experiment.state} under this key; --new starts another"
+    does = "resumed" if experiment.state is ExperimentState.PAUSED else "attached to"
+    return f"{does} {experiment.id}, which was submitted under this key; --new starts another"
+
+
+def _told(experiment: str, what: str, rows: Sequence[tuple[str, str]]) -> RenderableType:
     line = Text("● ", style="cyan").append(experiment, style="bold default")
     return Group(line.append(f" {what}.", style="default"), *commands(rows))

@@ -31,7 +31,7 @@ from burst.core.model.results import (
     MetricRow,
     Model,
 )
-from burst.core.model.work import Code, Experiment, Failure, Lengths, MetricPoint, Trial
+from burst.core.model.work import Code, Experiment, Failure, Key, Lengths, MetricPoint, Trial
 
 __all__ = [
     "RECORDS",
@@ -48,6 +48,7 @@ __all__ = [
     "Failure",
     "Family",
     "Json",
+    "Key",
     "Lease",
     "Lengths",
     "MetricChunk",
@@ -72,6 +73,7 @@ RECORDS: tuple[type[Record], ...] = (
     Node,
     Lease,
     Supply,
+    Key,
     Checkpoint,
     Model,
     Family,

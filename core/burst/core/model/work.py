@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 from collections.abc import Mapping
 from typing import ClassVar, Literal
 
@@ -46,6 +47,21 @@ class Experiment(Record, Stateful):
     @property
     def live(self) -> bool:
         return not is_terminal(self.state)
+
+
+class Key(Record):
+    """A name under which something is submitted once, however often it is tried: by a job that is
+    run again, or by two at the same moment. Written with the experiment, in one commit."""
+
+    kind: ClassVar[str] = "key"
+
+    experiment: str = ""
+    """What counts under it."""
+
+    @staticmethod
+    def id_of(name: str) -> str:
+        """The id of the record for the name that people or jobs use, whatever is in it."""
+        return f"key-{hashlib.sha256(name.encode()).hexdigest()[:32]}"
 
 
 class Lengths(Part):

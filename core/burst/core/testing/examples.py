@@ -12,6 +12,7 @@ from burst.core.model import (
     Event,
     Experiment,
     Family,
+    Key,
     Lease,
     MetricChunk,
     MetricRow,
@@ -121,10 +122,14 @@ def family(**fields: Any) -> Family:
     return Family(**{"id": "family-0", "trials": (TRIAL,), **fields})
 
 
+def key(**fields: Any) -> Key:
+    return Key(**{"id": Key.id_of("nightly"), "experiment": EXPERIMENT, **fields})
+
+
 def records() -> tuple[Record, ...]:
     """One of each kind."""
     of_trials = (experiment(), trial(), allocation(), node(), lease(), checkpoint())
-    return (*of_trials, supply(), model(), family())
+    return (*of_trials, supply(), model(), family(), key())
 
 
 def event(name: str = "trial.running", **fields: Any) -> Event:

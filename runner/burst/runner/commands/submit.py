@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
-import json
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Protocol
@@ -17,12 +15,12 @@ from burst.core.config.cluster import AwsPool
 from burst.core.config.experiment import ExperimentConfig
 from burst.core.errors import BurstError, Conflict, Refused, Unreachable
 from burst.core.ids import new_id
-from burst.core.model import Code, Event, Experiment, Lease
-from burst.core.states import ExperimentState
+from burst.core.model import Code, Event, Experiment
 from burst.core.store.port import Append, Put, Store
 from burst.core.workspace import Workspace
 from burst.runner.admission import admit
 from burst.runner.agent.preparing.storage import tiers_for
+from burst.runner.commands.meeting import Alike, Keyed, Meeting, likeness
 from burst.runner.pools.choice import pools_for
 from burst.runner.pools.open import limits_of, open_pools
 from burst.runner.search.book import Book
@@ -48,7 +46,10 @@ class Loaded(Protocol):
 class Submission:
     experiment: Experiment
     attached: bool
-    """Whether an equal experiment was live already, and nothing new was started."""
+    """Whether an equal experiment was live already, or one counts under the key, and nothing new
+    was started."""
+    same: bool = True
+    """Whether it has the settings, code and owner of what was submitted now."""
 
 
 def check_experiment(ws: Workspace, config: ExperimentConfig, code_folder: Path) -> None:
@@ -73,12 +74,14 @@ def submit(
     *,
     owner: str,
     new: bool = False,
+    key: str = "",
     clock: Clock = _CLOCK,
 ) -> Submission:
     """Write the experiment; whoever reconciles next begins it.
 
     The same settings, code and owner again, while such an experiment is live, give that one
-    instead of a second (unless `new`), so a command that was interrupted may be repeated.
+    instead of a second (unless `new`), so a command that was interrupted may be repeated. Under a
+    `key` that alone decides: one experiment that is live or completed, whatever is submitted.
 
     Raises:
         ConfigError: the settings contradict each other, or a file of the code cannot be read.
@@ -92,12 +95,12 @@ def submit(
     _check_storage(ws, config)
     packed = pack_code(code_folder)
     experiment = _experiment(_resolved(ws.store, config), loaded.source, packed.code, owner, clock)
-    likeness = _likeness(experiment, loaded.seed_drawn)
+    meeting: Meeting = Keyed(key, new) if key else Alike(experiment, loaded.seed_drawn, new)
     for _ in range(_ATTEMPTS):
-        guard = _guard(ws.store, likeness)
-        found = None if new else _find_alike(ws.store, likeness, loaded.seed_drawn)
+        found = meeting.look(ws.store)
         if found is not None:
-            return Submission(found, attached=True)
+            same = likeness(found, loaded.seed_drawn) == likeness(experiment, loaded.seed_drawn)
+            return Submission(found, attached=True, same=same)
         upload_code(ws.blobs, packed)
         event = Event(
             subject=experiment.id,
@@ -108,7 +111,10 @@ def submit(
         )
         try:
             ws.store.commit(
-                Put(guard), Put(experiment), *_start(ws.store, experiment), Append(event)
+                meeting.claim(experiment),
+                Put(experiment),
+                *_start(ws.store, experiment),
+                Append(event),
             )
         except Conflict:
             experiment = experiment.model_copy(update={"id": new_id("exp", clock)})
@@ -190,28 +196,3 @@ def _experiment(
         labels=config.labels,
         search=Book.opened().written(),
     )
-
-
-def _guard(store: Store, likeness: str) -> Lease:
-    """The record at which two people meet who submit the same at the same moment; its version is
-    read before looking for an equal experiment, and written with a new one."""
-    id = f"submit:{hashlib.sha256(likeness.encode()).hexdigest()[:32]}"
-    return store.find(Lease, id) or Lease(id=id)
-
-
-def _find_alike(store: Store, likeness: str, seed_drawn: bool) -> Experiment | None:
-    """The newest live experiment that is the same."""
-    for found in reversed(store.live(Experiment)):
-        alike = _likeness(found, seed_drawn) == likeness
-        if alike and found.state is not ExperimentState.STOPPING:
-            return found
-    return None
-
-
-def _likeness(experiment: Experiment, seed_drawn: bool) -> str:
-    """What two submissions of the same thing share. A seed that nobody chose does not count: it
-    was drawn when the file was read."""
-    settings = dict(experiment.config)
-    if seed_drawn:
-        settings["reproducibility"] = {**settings["reproducibility"], "experiment_seed": None}
-    return json.dumps((experiment.owner, experiment.code.digest, settings), sort_keys=True)
