@@ -12,7 +12,7 @@ from burst.cli.commands.rehearse import rehearse
 from burst.cli.console import console
 from burst.cli.views.audit import audit_page
 from burst.cli.views.rehearsal import rehearsal_page
-from burst.core.aws.deadman import MAX_LIFE_MARGIN_S, deadman_script
+from burst.core.aws.booting import MAX_LIFE_MARGIN_S, boot_file
 from burst.core.aws.instance_types import known_type
 from burst.core.aws.names import template_name
 from burst.core.aws.templates import CLUSTER_FILE, template_data, template_for
@@ -126,7 +126,7 @@ def test_numbers_in_words_are_those_of_the_code(sentence: str, value: float, tol
     ],
 )
 def test_the_timers_of_a_machine_are_as_described(variable: str, told: str) -> None:
-    (seconds,) = re.findall(rf"\{{{variable}:-(\d+)\}}", deadman_script())
+    (seconds,) = re.findall(rf"\{{{variable}:-(\d+)\}}", boot_file("deadman.sh"))
     assert told.format(int(seconds) // 60) in text_of(POOLS)
 
 

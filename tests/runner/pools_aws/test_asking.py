@@ -310,7 +310,7 @@ def test_a_cluster_without_subnets_is_told_what_has_to_be_there() -> None:
     answers[1] = ("describe_subnets", {"Subnets": []})
     with pytest.raises(Refused, match="no subnet") as caught:
         ask(pool_of(ScriptedEc2(*answers)))
-    assert "docs/pools.md" in caught.value.mend
+    assert "burst up" in caught.value.mend
 
 
 def test_zones_that_offer_none_of_the_types_are_named_as_the_reason() -> None:

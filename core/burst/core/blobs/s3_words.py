@@ -60,7 +60,7 @@ class Answer:
             return NotFound(
                 f"there is no bucket {bucket}",
                 why=f"the bucket of {name} does not exist: {why}",
-                mend="create it, or correct the URL",
+                mend="`burst up` makes a cluster's own; else create it, or correct the URL",
             )
         if self.status == 404:
             return NotFound(f"there is no {name}", why=why)

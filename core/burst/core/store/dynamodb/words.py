@@ -65,10 +65,7 @@ def _in_words(response: Any, table: str) -> tuple[BurstError, bool]:
     status = int(response.get("ResponseMetadata", {}).get("HTTPStatusCode", 0))
     why = f"{message or status} ({code or status})"
     if code == "ResourceNotFoundException":
-        mend = (
-            "make it as docs/pools.md says under “What the account needs”, "
-            "or correct BURST_STORE or `store` in burst.yaml"
-        )
+        mend = "`burst up` makes it; or correct BURST_STORE, or `store` in burst.yaml"
         return NoStore(f"there is no table {table}", why=why, mend=mend), False
     if code in _UNKNOWN_KEYS:
         what = f"DynamoDB does not accept the AWS credentials for table {table}"

@@ -186,7 +186,7 @@ class Catalog:
             raise Refused(
                 f"cluster {self._cluster} has no subnet in region {self._ec2.region or '?'}",
                 why=f"none carries the tag {CLUSTER}={self._cluster}",
-                mend="tag one a zone so (docs/pools.md), or correct `aws.region` in burst.yaml",
+                mend="`burst up` makes one a zone; or correct `aws.region` in burst.yaml",
             )
         # A machine with several network cards gets no public address, so public subnets are for
         # clusters that have no other.
