@@ -8,7 +8,7 @@ from typing import Any
 
 from burst.core.aws.account import require_account
 from burst.core.config.cluster import Aws, ClusterConfig
-from burst.core.errors import BurstError, ConfigError, Refused
+from burst.core.errors import ConfigError, Refused
 from burst.infra.facts import Facts
 from burst.infra.preflight.asking import Asking, Unknown, at_once, known
 from burst.infra.preflight.identity import (
@@ -26,6 +26,7 @@ from burst.infra.preflight.places import (
     types_of,
     zones_for,
 )
+from burst.infra.preflight.pools import unplaced
 
 
 @dataclass(frozen=True)
@@ -93,9 +94,10 @@ def facts_of(config: ClusterConfig, seen: Seen) -> Facts:
     identity = known(seen.identity)
     require_account(config, identity.account)
     kinds, offered = known(seen.kinds), known(seen.offered)
-    missing = [name for name in types_of(config) if name not in kinds]
-    if missing:
-        raise no_types(missing, region)
+    for name, pool in pools_of(config).items():
+        why = unplaced(pool, region, kinds, offered)
+        if why is not None:
+            raise Refused(f"pool {name} can have no machine: {why[0]}", mend=why[1])
     return Facts(
         account=identity.account,
         region=region,
@@ -119,17 +121,6 @@ def aws_of(config: ClusterConfig) -> Aws:
             mend="add `aws: {region: us-east-1}` and a pool of `kind: aws`",
         )
     return config.aws
-
-
-def no_types(names: list[str], region: str) -> BurstError:
-    """That the region lacks instance types."""
-    named = ", ".join(names)
-    return Refused(
-        f"{region} has no instance type {named}",
-        why="EC2 does not know it there: the name is misspelt, or the region lacks the type",
-        mend="correct instance_types in burst.yaml, or choose another region; "
-        f"`aws ec2 describe-instance-types --region {region} --instance-types {names[0]}` tells",
-    )
 
 
 def _look_executions(asking: Asking) -> int | Unknown:

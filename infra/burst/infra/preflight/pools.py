@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import difflib
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 
 from burst.core.aws.instance_types import known_names
 from burst.core.config.cluster import AwsPool
@@ -31,16 +31,13 @@ def check_pool(
         image: None where nothing is known of it.
     """
     label = f"pool {name}"
-    missing = [each for each in pool.instance_types if each not in kinds]
-    if missing:
-        return _no_type(label, missing, region)
-    where = {each: _zones(each, offered) for each in pool.instance_types}
+    why = unplaced(pool, region, kinds, offered)
+    if why is not None:
+        return failed(label, *why)
     usable = {
-        each: [zone for zone in zones if not pool.zones or zone in pool.zones]
-        for each, zones in where.items()
+        each: [zone for zone in _zones(each, offered) if not pool.zones or zone in pool.zones]
+        for each in pool.instance_types
     }
-    if not any(usable.values()):
-        return _nowhere(label, pool, region, where)
     wrong = list(_wrong(pool, [kinds[each] for each in pool.instance_types], image))
     if wrong:
         found, mends = zip(*wrong, strict=True)
@@ -52,7 +49,30 @@ def check_pool(
     return ok(label, said)
 
 
-def _no_type(label: str, missing: Sequence[str], region: str) -> Check:
+def unplaced(
+    pool: AwsPool, region: str, kinds: Iterable[str], offered: Offered
+) -> tuple[str, str] | None:
+    """Why there can be no machine of the pool, and what mends it; None where there can.
+
+    Args:
+        kinds: the types that the region has.
+    """
+    missing = [each for each in pool.instance_types if each not in kinds]
+    if missing:
+        return _no_type(missing, region)
+    where = {each: _zones(each, offered) for each in pool.instance_types}
+    if any(not pool.zones or zone in pool.zones for zones in where.values() for zone in zones):
+        return None
+    there = "; ".join(f"{each} in {', '.join(zones)}" for each, zones in where.items() if zones)
+    named = ", ".join(pool.instance_types)
+    if not there:
+        mend = "choose another region in burst.yaml, or other instance_types"
+        return f"no zone of {region} offers {named}", mend
+    found = f"none of {', '.join(pool.zones)} offers {named}; {region} has {there}"
+    return found, "name those zones in burst.yaml, or leave `zones` out"
+
+
+def _no_type(missing: Sequence[str], region: str) -> tuple[str, str]:
     near = [
         f"{found[0]} for {each}"
         for each in missing
@@ -61,20 +81,7 @@ def _no_type(label: str, missing: Sequence[str], region: str) -> Check:
     mend = "correct instance_types in burst.yaml, or choose a region that has them"
     if near:
         mend += f"; did you mean {', '.join(near)}?"
-    return failed(label, f"{region} has no instance type {', '.join(missing)}", mend)
-
-
-def _nowhere(label: str, pool: AwsPool, region: str, where: Mapping[str, Sequence[str]]) -> Check:
-    there = "; ".join(f"{each} in {', '.join(zones)}" for each, zones in where.items() if zones)
-    named = ", ".join(pool.instance_types)
-    if not there:
-        mend = "choose another region, or other types"
-        return failed(label, f"no zone of {region} offers {named} to this account", mend)
-    return failed(
-        label,
-        f"none of {', '.join(pool.zones)} offers {named}; {region} has {there}",
-        "name those zones, or leave `zones` out",
-    )
+    return f"{region} has no instance type {', '.join(missing)}", mend
 
 
 def _wrong(pool: AwsPool, kinds: Sequence[Kind], image: Image | None) -> Iterator[tuple[str, str]]:

@@ -7,10 +7,7 @@ in `burst.core.aws.instance_types`.
 from __future__ import annotations
 
 REGION = "us-east-1"
-DATE = "2025-12-01"
-SOURCE = (
-    "AWS's public price lists, written down by hand; other regions cost up to half as much again"
-)
+DATE = "2026-04"
 MONTH_H = 730
 """Hours of a month, as AWS reckons."""
 
