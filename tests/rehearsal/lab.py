@@ -29,9 +29,9 @@ NOTHING = "#!/bin/sh\n"
 """User data of a machine that only stands there."""
 
 
-def until(seen: Callable[[], Any], what: str = "it") -> Any:
+def until(seen: Callable[[], Any], what: str = "it", patience: float = PATIENCE_S) -> Any:
     """The first true value of `seen`; a real process is waited for, so there is a real pause."""
-    deadline = time.monotonic() + PATIENCE_S
+    deadline = time.monotonic() + patience
     while True:
         found = seen()
         if found:
@@ -202,9 +202,10 @@ def trees_in(folder: str | Path) -> list[psutil.Process]:
 
 
 @contextmanager
-def lab(folder: Path, boot: float = 0.05) -> Iterator[Lab]:
+def lab(folder: Path, boot: float = 0.05, events: str = "") -> Iterator[Lab]:
     """A server in a process of its own."""
-    command = (sys.executable, "-m", "burst.runner.rehearsal.ec2", "--folder", str(folder))
+    program = (sys.executable, "-m", "burst.runner.rehearsal.ec2", "--folder", str(folder))
+    command = (*program, "--events", events)
     with (folder / "log").open("wb") as log:
         server = subprocess.Popen(
             [*command, "--boot", str(boot)], stdout=log, stderr=log, env=dict(os.environ)

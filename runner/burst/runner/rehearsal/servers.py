@@ -1,4 +1,4 @@
-"""The servers of a rehearsal on loopback: DynamoDB and S3 by ministack, EC2 by burst's model."""
+"""The servers of a rehearsal on loopback: EC2 by burst's model, all else by ministack."""
 
 from __future__ import annotations
 
@@ -10,14 +10,10 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
+from urllib.parse import urlsplit
 
 from burst.core.errors import BurstError
-from burst.core.testing.ministack import (
-    find_ministack,
-    free_url,
-    ministack_environ,
-    wait_for_ministack,
-)
+from burst.core.testing.ministack import free_url, ministack_environ, wait_for_ministack
 from burst.runner.agent.running.process import Process
 from burst.runner.rehearsal.ec2.marks import sweep
 from burst.runner.rehearsal.extra import check_extra
@@ -30,6 +26,11 @@ _PERSON = {
     "AWS_SECRET_ACCESS_KEY": "testing",
     "AWS_DEFAULT_REGION": REGION,
 }
+_OF_THE_MODEL = (
+    "AWS_ENDPOINT_URL_EC2",
+    "AWS_ENDPOINT_URL_SERVICE_QUOTAS",
+    "AWS_ENDPOINT_URL_SSM",  # ministack has not the parameters of images
+)
 
 
 @dataclass(frozen=True)
@@ -47,13 +48,14 @@ class Servers:
 
 
 @contextmanager
-def serve(folder: Path, *, boot: float = 1.0) -> Iterator[Servers]:
+def serve(folder: Path, *, boot: float = 1.0, executions: int = 1000) -> Iterator[Servers]:
     """Both servers; they end with the block, and so does every machine, whatever ends it: kill -9
     of this process too.
 
     Args:
         folder: made if it is not there; one rehearsal at a time may use it.
         boot: seconds from a machine's launch until it runs.
+        executions: how many functions of the account may run at once; a new account has 10.
 
     Raises:
         BurstError: something that they need is not installed, or one does not come up.
@@ -63,39 +65,52 @@ def serve(folder: Path, *, boot: float = 1.0) -> Iterator[Servers]:
     folder.mkdir(parents=True, exist_ok=True)
     started: list[_Running] = []
     try:
-        yield _start(folder, boot, started)
+        yield _start(folder, boot, executions, started)
     finally:
         for server in reversed(started):  # machines before what they write to
             server.end()
         sweep(str(folder / "ec2"))
 
 
-def _start(folder: Path, boot: float, started: list[_Running]) -> Servers:
-    aws, log = free_url(), folder / "ministack.log"
-    own = folder / "tmp"  # where it leaves files that name its process
-    own.mkdir(exist_ok=True)
-    theirs = {**os.environ, "TMPDIR": str(own)}
-    ministack = _Running([find_ministack()], ministack_environ(aws, theirs), folder, log)
+def _start(folder: Path, boot: float, executions: int, started: list[_Running]) -> Servers:
+    aws, ec2 = free_url(), free_url()
+    environ = {**_PERSON, "AWS_ENDPOINT_URL": aws, **{name: ec2 for name in _OF_THE_MODEL}}
+    log, ec2_log = folder / "ministack.log", folder / "ec2.log"
+    limits = {"LAMBDA_ACCOUNT_CONCURRENCY": str(executions)}
+    theirs = ministack_environ(aws, {**_outside(), **environ, **limits, **_own(folder)})
+    module = "burst.runner.rehearsal"
+    ministack = _Running([sys.executable, "-m", f"{module}.aws"], theirs, folder, log)
     started.append(ministack)
     place = folder / "ec2"
     (place / "url").unlink(missing_ok=True)
-    program = (sys.executable, "-m", "burst.runner.rehearsal.ec2", "--folder", str(place))
+    program = (sys.executable, "-m", f"{module}.ec2", "--folder", str(place))
+    port = ("--port", str(urlsplit(ec2).port), "--events", aws)
     machines = ("--boot", str(boot), "--machine-environ", f"AWS_ENDPOINT_URL={aws}")
-    ec2_log = folder / "ec2.log"
-    ec2 = _Running([*program, *machines], os.environ, folder, ec2_log)
-    started.append(ec2)
+    model = _Running([*program, *port, *machines], os.environ, folder, ec2_log)
+    started.append(model)
     try:
         wait_for_ministack(aws, ministack.is_alive, log)
     except RuntimeError as error:
         raise _not_up("ministack", log) from error
-    url = _wait_for_file(place / "url", ec2.is_alive, ec2_log)
-    environ = {
-        **_PERSON,
-        "AWS_ENDPOINT_URL": aws,
-        "AWS_ENDPOINT_URL_EC2": url,
-        "AWS_ENDPOINT_URL_SSM": url,  # ministack has not the parameters of images
+    _wait_for_file(place / "url", model.is_alive, ec2_log)
+    return Servers(environ, ec2, aws, folder)
+
+
+def _outside() -> dict[str, str]:
+    """This process's environment without what speaks of somebody's own account and state:
+    functions have what ministack has."""
+    return {
+        name: value
+        for name, value in os.environ.items()
+        if not name.startswith(("AWS_", "BURST_"))
     }
-    return Servers(environ, url, aws, folder)
+
+
+def _own(folder: Path) -> dict[str, str]:
+    """Where ministack leaves files that name its process, and functions their state."""
+    temporary = folder / "tmp"
+    temporary.mkdir(exist_ok=True)
+    return {"TMPDIR": str(temporary), "BURST_HOME": str(folder / "function")}
 
 
 class _Running:

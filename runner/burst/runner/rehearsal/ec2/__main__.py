@@ -33,7 +33,9 @@ def main(argv: list[str] | None = None) -> int:
     from burst.runner.rehearsal.ec2.server import Server
 
     variables = dict(each.split("=", 1) for each in arguments.machine_environ)
-    server = Server(folder, arguments.port, variables, boot=arguments.boot)
+    server = Server(
+        folder, arguments.port, variables, boot=arguments.boot, events=arguments.events
+    )
     ended = threading.Event()
     for number in (signal.SIGTERM, signal.SIGINT):
         signal.signal(number, lambda *_: ended.set())
@@ -55,6 +57,13 @@ def _arguments(argv: list[str] | None) -> argparse.Namespace:
         default=[],
         metavar="NAME=VALUE",
         help="what machines have in their environment, such as AWS_ENDPOINT_URL of other servers",
+    )
+    parser.add_argument(
+        "--events",
+        default="",
+        metavar="URL",
+        help="of the server that has the account's event bus and functions; by default EC2's "
+        "events reach nobody",
     )
     return parser.parse_args(argv)
 

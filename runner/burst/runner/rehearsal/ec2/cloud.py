@@ -13,6 +13,13 @@ from pathlib import Path
 from burst.core.clock import Clock, SystemClock
 from burst.core.errors import NotFound, Refused
 from burst.runner.agent.running.process import Process
+from burst.runner.rehearsal.ec2.events import (
+    Bus,
+    Nobody,
+    should_be_rebalanced,
+    state_changed,
+    will_be_interrupted,
+)
 from burst.runner.rehearsal.ec2.faults import Faults
 from burst.runner.rehearsal.ec2.gates import Gates
 from burst.runner.rehearsal.ec2.machine import USES_CAPACITY, Machine, Reason, State
@@ -24,6 +31,7 @@ from burst.runner.rehearsal.ec2.tokens import Tokens
 log = logging.getLogger(__name__)
 
 _CLOCK = SystemClock()
+_NOBODY = Nobody()
 _CLOSING_S = 20.0
 _ENDPOINT = "AWS_ENDPOINT_URL"
 """So begin the names of what a partition cuts; the metadata service is on the machine itself."""
@@ -51,6 +59,7 @@ class Cloud:
     url: str
     """Of the model itself."""
     clock: Clock = _CLOCK
+    bus: Bus = _NOBODY
     settings: Settings = field(default_factory=Settings)
     gates: Gates = field(default_factory=Gates)
     lock: threading.RLock = field(default_factory=threading.RLock)
@@ -86,7 +95,7 @@ class Cloud:
         """Take on a machine that was just made; it boots by itself."""
         with self.lock:
             self.machines[machine.id] = machine
-            machine.body.show(State.PENDING, Reason.NONE, machine.launched)
+            self._set(machine, State.PENDING, Reason.NONE)
             self._later(machine, "boot", self.settings.boot, self._boot)
 
     def end(self, machine: Machine, reason: Reason) -> None:
@@ -128,6 +137,7 @@ class Cloud:
             if not spot:
                 raise Refused(f"{machine.id} is no spot instance: it is never reclaimed")
             machine.noticed, machine.reclaim_at = now, now + notice
+            self.bus.put(will_be_interrupted(machine.id, machine.kind.zone, self._told()))
             self._later(machine, "reclaim", notice, self._reclaim)
             return machine.reclaim_at
 
@@ -135,6 +145,7 @@ class Cloud:
         """Tell a machine that it is likely to be taken away."""
         with self.lock:
             machine.rebalance = self.clock.now()
+            self.bus.put(should_be_rebalanced(machine.id, machine.kind.zone, self._told()))
 
     def partition(self, machine: Machine, cut: bool) -> None:
         """Cut a machine off from the servers, or join it again; machines reach each other."""
@@ -226,7 +237,12 @@ class Cloud:
     def _set(self, machine: Machine, state: State, reason: Reason) -> None:
         machine.state, machine.reason = state, reason
         machine.body.show(state, reason, self.clock.now())
+        self.bus.put(state_changed(machine.id, state, machine.kind.zone, self._told()))
         self._changed.notify_all()
+
+    def _told(self) -> float:
+        """Now, by EC2's clock."""
+        return self.clock.now() + self.settings.skew
 
     def _later(
         self, machine: Machine, name: str, seconds: float, act: Callable[[Machine], None]

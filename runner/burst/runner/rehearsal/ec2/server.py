@@ -10,6 +10,7 @@ from typing import Any
 
 from burst.runner.rehearsal.ec2.app import App
 from burst.runner.rehearsal.ec2.cloud import Cloud
+from burst.runner.rehearsal.ec2.events import EventBridge, Nobody
 from burst.runner.rehearsal.ec2.machine import Machine
 from burst.runner.rehearsal.ec2.settings import Settings
 from burst.runner.rehearsal.imds import CREDENTIALS
@@ -23,7 +24,13 @@ class Server:
     """At most one a process: moto's state is the process's."""
 
     def __init__(
-        self, folder: Path, port: int, variables: Mapping[str, str], *, boot: float
+        self,
+        folder: Path,
+        port: int,
+        variables: Mapping[str, str],
+        *,
+        boot: float,
+        events: str = "",
     ) -> None:
         """Binds the port, which answers from `start` on.
 
@@ -31,6 +38,7 @@ class Server:
             folder: for the machines' disks.
             variables: of every machine, beside those that name this server.
             boot: seconds from launch until a machine runs.
+            events: URL of the server that has the account's event bus; empty tells nobody.
 
         Raises:
             OSError: the port is taken.
@@ -57,7 +65,8 @@ class Server:
         aws = DomainDispatcherApplication(create_backend_app)
         self._http = make_server(_HOST, port, self._late, threaded=True, request_handler=Handler)
         self.url = f"http://{_HOST}:{self._http.server_port}"
-        cloud = Cloud(folder / "machines", self._environ, self.url, settings=settings)
+        bus = EventBridge(events) if events else Nobody()
+        cloud = Cloud(folder / "machines", self._environ, self.url, bus=bus, settings=settings)
         install(cloud)
         self.cloud = cloud
         self._app = App(cloud, aws)
