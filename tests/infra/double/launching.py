@@ -1,0 +1,56 @@
+"""Puts the double of the `pulumi` command where a real one would be found."""
+
+from __future__ import annotations
+
+import os
+import shlex
+import sys
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+
+_REPOSITORY = Path(__file__).parents[3]
+
+
+@dataclass(frozen=True)
+class Double:
+    """A command that is there."""
+
+    root: Path
+    """For `PulumiCommand(root=…)`: the command is `bin/pulumi` below it."""
+    backend: str
+    """URL of a folder for stacks."""
+    environ: Mapping[str, str]
+    """What whoever uses it needs in its environment: the cloud, the stacks, the passphrase, and a
+    PATH on which the command is the first `pulumi`."""
+
+
+@contextmanager
+def engine(folder: Path, environ: Mapping[str, str], *, adopt: bool = False) -> Iterator[Double]:
+    """The double of Pulumi's command and engine.
+
+    Args:
+        folder: made if it is not there; the command and the stacks are put in it.
+        environ: how clients reach the cloud (`burst.runner.rehearsal.servers.Servers.environ`).
+        adopt: whether an update looks for what interrupted creations made, and takes it over. The
+            real engine does not: it warns, and makes it again.
+    """
+    command, stacks = folder / "bin" / "pulumi", folder / "stacks"
+    for place in (command.parent, stacks):
+        place.mkdir(parents=True, exist_ok=True)
+    program = f"{shlex.quote(sys.executable)} -m tests.infra.double.main"
+    path = f"PYTHONPATH={shlex.quote(str(_REPOSITORY))}:$PYTHONPATH"
+    command.write_text(f'#!/bin/sh\n{path} exec {program} "$@"\n')
+    command.chmod(0o755)
+    given = {
+        **environ,
+        "PATH": f"{command.parent}{os.pathsep}{os.environ.get('PATH', os.defpath)}",
+        "PULUMI_HOME": str(folder),
+        "PULUMI_BACKEND_URL": f"file://{stacks}",
+        "PULUMI_CONFIG_PASSPHRASE": "",
+        "PULUMI_SKIP_UPDATE_CHECK": "true",
+    }
+    if adopt:
+        given["PULUMI_DOUBLE_ADOPTS"] = "1"
+    yield Double(folder, given["PULUMI_BACKEND_URL"], given)
