@@ -9,7 +9,7 @@ import pytest
 from burst.core.aws.instance_types import known_type
 from burst.core.config.cluster import ClusterConfig
 from burst.infra.facts import Facts
-from burst.infra.preflight.costs import Estimate, Line, estimate
+from burst.infra.preflight.costs import MEMORY_GIB, Estimate, Line, estimate
 from burst.infra.preflight.places import types_of
 from burst.infra.preflight.stages import expected, stage_of, stages_of
 from burst.infra.settings import Bundle, Settings
@@ -40,10 +40,16 @@ def test_a_plain_cluster_pays_for_its_runner_and_for_watching() -> None:
     assert line(found, "table, read").usd == pytest.approx(calls * 12.5 * 0.125 / 1e6)  # 0.068
     assert line(found, "runner's log").usd == pytest.approx(calls * 600 / 1e9 * 0.50)  # 0.013
     assert line(found, "metrics").usd == pytest.approx(6 * 0.30)
-    assert line(found, "alarms").usd == pytest.approx(3 * 0.10)
+    assert line(found, "alarms").usd == pytest.approx(4 * 0.10)
     assert line(found, "dashboard").usd == 3.0
-    assert found.monthly == pytest.approx(runner + 0.0684375 + 0.01314 + 1.8 + 0.3 + 3.0)
-    assert 5.5 < found.monthly < 5.6
+    assert found.monthly == pytest.approx(runner + 0.0684375 + 0.01314 + 1.8 + 0.4 + 3.0)
+    assert 5.6 < found.monthly < 5.7
+
+
+def test_the_function_has_the_memory_that_is_reckoned_with() -> None:
+    from burst.infra.components.function import MEMORY_MB
+
+    assert MEMORY_MB / 1024 == MEMORY_GIB
 
 
 def test_a_nat_gateway_is_by_far_the_dearest() -> None:

@@ -57,8 +57,10 @@ def told(what: str) -> Iterator[None]:
 
 def code_of(error: BaseException) -> str:
     """AWS's own code of what `told` raised; empty where AWS did not answer."""
-    facts: Any = getattr(error.__cause__, "response", {})
-    return str(facts.get("Error", {}).get("Code", ""))
+    from botocore.exceptions import ClientError
+
+    cause = error.__cause__
+    return str(cause.response["Error"].get("Code", "")) if isinstance(cause, ClientError) else ""
 
 
 def is_denied(error: BaseException) -> bool:

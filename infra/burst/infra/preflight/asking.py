@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from typing import Any, TypeVar
 
 from burst.core.aws.telling import code_of, is_denied, told
-from burst.core.errors import BurstError
+from burst.core.errors import BurstError, Unreachable
 
 T = TypeVar("T")
 
@@ -79,6 +79,11 @@ class Asking:
                 return question()
         except BurstError as error:
             return Unknown(error, action)
+        except (KeyError, TypeError, ValueError) as error:
+            # Something between here and AWS answered in its place: a proxy, a login page.
+            why = f"the answer is none of AWS's ({type(error).__name__}: {error})"
+            mend = "check the network and what AWS_ENDPOINT_URL names"
+            return Unknown(Unreachable(what, why=why, mend=mend), action)
 
     def close(self) -> None:
         with self._lock:

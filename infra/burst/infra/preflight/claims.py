@@ -152,7 +152,8 @@ def _look_function(asking: Asking, name: str) -> Claim | Unknown:
             found = client.get_function(FunctionName=name)
         except client.exceptions.ResourceNotFoundException:
             return Claim("function", name, None)
-        return Claim("function", name, _tag(found.get("Tags", {})))
+        there = str(found["Configuration"]["FunctionName"])
+        return Claim("function", there, _tag(found.get("Tags", {})))
 
     return asking.ask(f"cannot learn whose function {name} is", "lambda:GetFunction", question)
 

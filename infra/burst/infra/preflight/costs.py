@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from burst.core.aws import metrics
 from burst.core.aws.instance_types import on_demand_price, table_date
 from burst.core.config.cluster import AwsPool
+from burst.infra.components.alarms import alarms_of
 from burst.infra.preflight import prices
 from burst.infra.services import SERVICES
 from burst.infra.settings import Settings
@@ -32,7 +33,6 @@ METRICS = (
     metrics.RUNNING,
     metrics.DOLLARS_PER_HOUR,
 )
-ALARMS = ("strays", "checkpoints too old", "the runner fails")
 
 
 @dataclass(frozen=True)
@@ -132,10 +132,11 @@ def _runner(settings: Settings) -> Iterator[Line]:
         len(METRICS) * prices.METRIC_MONTH,
         f"{len(METRICS)} × ${prices.METRIC_MONTH:.2f}",
     )
+    alarms = len(alarms_of(settings.cluster))
     yield Line(
         f"alarms, if it has {prices.FREE_ALARMS} others",
-        len(ALARMS) * prices.ALARM_MONTH,
-        f"{len(ALARMS)} × ${prices.ALARM_MONTH:.2f}",
+        alarms * prices.ALARM_MONTH,
+        f"{alarms} × ${prices.ALARM_MONTH:.2f}",
     )
     yield Line(
         f"dashboard, if it has {prices.FREE_DASHBOARDS} others",

@@ -2,12 +2,23 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 
 from burst.core.errors import Refused
 from burst.infra.preflight.asking import Asking, Unknown
 
 _FROM_SSM = "resolve:ssm:"
+_NOWHERE = (
+    "InvalidAMIID.Malformed",
+    "InvalidAMIID.NotFound",
+    "InvalidAMIID.Unavailable",
+    "ParameterNotFound",
+    "ParameterVersionNotFound",
+    "ValidationException",
+)
+_MEND = "name an image of the region in aws.image of burst.yaml, or leave that out"
 
 
 @dataclass(frozen=True)
@@ -29,13 +40,10 @@ def look_image(asking: Asking, image: str) -> Image | Unknown:
 
     def question() -> Image:
         id = parameter.value if isinstance(parameter, _Parameter) else image
-        found = asking.client("ec2").describe_images(ImageIds=[id])["Images"]
+        with _named(f"there is no image {id} in {asking.region}"):
+            found = asking.client("ec2").describe_images(ImageIds=[id])["Images"]
         if not found:
-            raise Refused(
-                f"there is no image {id} in {asking.region}",
-                why="EC2 knows none, or it is not shared with this account",
-                mend="name another in aws.image of burst.yaml, or leave that out",
-            )
+            raise Refused(f"there is no image {id} in {asking.region}", mend=_MEND)
         return _read(found[0])
 
     parameter = _look_parameter(asking, image)
@@ -58,11 +66,27 @@ def _look_parameter(asking: Asking, image: str) -> _Parameter | Unknown | None:
     name = image.removeprefix(_FROM_SSM)
 
     def question() -> _Parameter:
-        found = asking.client("ssm").get_parameter(Name=name)
+        with _named(f"there is no parameter {name} in {asking.region}"):
+            found = asking.client("ssm").get_parameter(Name=name)
         return _Parameter(str(found["Parameter"]["Value"]))
 
     what = f"cannot read the parameter {name} that names the nodes' image"
     return asking.ask(what, "ssm:GetParameter", question)
+
+
+@contextmanager
+def _named(what: str) -> Iterator[None]:
+    """That a name leads nowhere is the cluster file's mistake, and none of AWS's."""
+    from botocore.exceptions import ClientError
+
+    try:
+        yield
+    except ClientError as error:
+        said = error.response["Error"]
+        if said["Code"] not in _NOWHERE:
+            raise
+        why = f"{said.get('Message', '')} ({said['Code']})"
+        raise Refused(what, why=why, mend=_MEND) from error
 
 
 def _read(found: dict[str, object]) -> Image:
