@@ -8,6 +8,14 @@ from __future__ import annotations
 
 from typing import TypedDict
 
+from burst.cli.shapes_cloud import DownLeftJson as DownLeftJson
+from burst.cli.shapes_cloud import DownResultJson as DownResultJson
+from burst.cli.shapes_cloud import DownStepJson as DownStepJson
+from burst.cli.shapes_cloud import UpChangeJson as UpChangeJson
+from burst.cli.shapes_cloud import UpCheckJson as UpCheckJson
+from burst.cli.shapes_cloud import UpPreviewJson as UpPreviewJson
+from burst.cli.shapes_cloud import UpResourceJson as UpResourceJson
+from burst.cli.shapes_cloud import UpResultJson as UpResultJson
 from burst.core.model import Json
 
 Number = float | int | str | None
@@ -302,6 +310,32 @@ class ResultJson(TypedDict):
     experiment: ExperimentJson
     trials: list[TrialJson]
     checkpoint: CheckpointJson | None
+
+
+class CurvePointJson(TypedDict):
+    batches: int
+    value: Number
+
+
+class ReportJson(TypedDict):
+    """`burst report --json`."""
+
+    experiment: ExperimentJson
+    trials: list[TrialJson]
+    checkpoint: CheckpointJson | None
+    """The one to take: at the best validation, else the newest of that trial."""
+    value: Number
+    """The best validation by the searcher's metric."""
+    curve: list[CurvePointJson]
+    pools: list[str]
+    usd: float | None
+    """What the slots cost that were held; `null` where no price is known."""
+    node_hours: float
+    unpriced_node_hours: float
+    """Those of machines of which no price is known, which are not in `usd`."""
+    uncounted_trials: int
+    unacted: list[str]
+    """Fields of the file that nothing acts on yet."""
 
 
 class WhyJson(TypedDict):

@@ -49,7 +49,8 @@ class Nodes(pulumi.ComponentResource):
             for pool, config in settings.pools.items()
             for template, kind in templates_of(settings, pool, config)
         }
-        self.register_outputs({"templates": list(self.templates)})
+        # Not `templates`: a later run is given these back, and fits them to what that is here.
+        self.register_outputs({"names": list(self.templates)})
 
     def _template(
         self, name: str, pool: str, config: AwsPool, kind: InstanceType

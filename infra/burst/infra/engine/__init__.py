@@ -1,1 +1,1 @@
-"""Pulumi's engine, driven from Python: where it comes from, what it does, what it says."""
+"""Pulumi as a library: its command is found or installed, and told what to do with one stack."""

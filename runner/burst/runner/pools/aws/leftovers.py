@@ -68,6 +68,7 @@ def find_leftovers(
     of each kind.
 
     Args:
+        pool: empty for every pool.
         used_groups: placement groups with machines in them, which EC2's own list does not say.
     """
     found = [each for sort in _SORTS for each in _find(ec2, sort, cluster, pool)]
@@ -89,7 +90,7 @@ def remove_leftover(ec2: Ec2, leftover: Leftover) -> bool:
 
 def _find(ec2: Ec2, sort: _Sort, cluster: str, pool: str) -> Iterator[Leftover]:
     wanted = {f"tag:{CLUSTER}": cluster, f"tag:{POOL}": pool, **sort.unused}
-    filters = [{"Name": name, "Values": [value]} for name, value in wanted.items()]
+    filters = [{"Name": name, "Values": [value]} for name, value in wanted.items() if value]
     try:
         # Placement groups come all at once; the others by the page.
         pages = (

@@ -1,0 +1,333 @@
+"""`burst down`: work is paused, triggers are stopped, machines ended, and all else removed."""
+
+from __future__ import annotations
+
+from contextlib import suppress
+from dataclasses import dataclass, field
+
+import click
+
+from burst.cli.account_side import Side, StackOptions, cluster_file, open_side, stopping
+from burst.cli.asking import Asker
+from burst.cli.building import told_by
+from burst.cli.emptying import Live, end_machines, live_in, machines_of, pause_all
+from burst.cli.session import Session
+from burst.cli.shapes import DownResultJson, DownStepJson
+from burst.cli.views import text
+from burst.cli.views.account import kept_page, left_page
+from burst.core.aws.account import caller_account, require_account
+from burst.core.errors import BurstError, ExitCode, Refused, UsageError
+from burst.core.units import counted
+from burst.infra.account.copying import Copy
+from burst.infra.account.of_data import bucket_of, empty_bucket, release_table, table_of
+from burst.infra.account.removing import Unseen, find_things, remove_things
+from burst.infra.account.sorts import Thing
+from burst.infra.account.triggers import stop_triggers
+from burst.infra.engine.changes import Changes, is_thing
+from burst.infra.planning import cluster_to_build
+
+_SHARED = (
+    "spot's service role, AWSServiceRoleForEC2Spot",
+    "GitHub as an issuer of identities, token.actions.githubusercontent.com",
+)
+"""What `burst up` makes where it is missing, all clusters share, and costs nothing."""
+
+
+class DownOptions(StackOptions):
+    keep_data: bool
+    delete_data: bool
+    now: bool
+    yes: bool
+    as_json: bool
+
+
+@dataclass
+class Found:
+    """What there is to remove."""
+
+    bucket: str = ""
+    table: str = ""
+    recorded: int = 0
+    """Things that the record has."""
+    things: list[Thing] = field(default_factory=list)
+    """By tags, where there is no record."""
+    machines: list[str] = field(default_factory=list)
+    live: Live | None = None
+    """None where the records cannot be read."""
+
+    @property
+    def has_data(self) -> bool:
+        return bool(self.bucket or self.table)
+
+    def __bool__(self) -> bool:
+        return bool(self.recorded or self.things or self.machines or self.has_data)
+
+
+def go_down(session: Session, options: DownOptions) -> int:
+    """Remove what the cluster has; returns the exit status.
+
+    Raises:
+        BurstError: something stands in the way; called again, it goes on from there.
+    """
+    try:
+        return _GoingDown(session, options).run()
+    except (KeyboardInterrupt, click.Abort):
+        session.note("\nStopped in between; `burst down` goes on from there.")
+        raise
+
+
+class _GoingDown:
+    def __init__(self, session: Session, options: DownOptions) -> None:
+        if options["keep_data"] and options["delete_data"]:
+            raise UsageError("--keep-data and --delete-data exclude each other")
+        if options["yes"] and not (options["keep_data"] or options["delete_data"]):
+            raise UsageError(
+                "--yes does not say what becomes of the data",
+                why="the bucket and the table hold every experiment, checkpoint and log",
+                mend="add --keep-data, or --delete-data",
+            )
+        self._session = session
+        self._options = options
+        self._ask = Asker(session, yes=options["yes"], command="burst down")
+        self._ended = 0
+        self._deleted = 0
+
+    def run(self) -> int:
+        side = self._open()
+        copy = Copy(side.look, side.engine.place) if side.engine.place.is_local else None
+        if copy is not None and copy.agree(side.engine):
+            self._step("copy", "the record of what is there was taken from the copy in the bucket")
+        found = self._look(side)
+        if not found:
+            return self._nothing(side, copy)
+        keep = self._decide(side, found)
+        if found.live and not (self._options["now"] or not keep):
+            pause_all(
+                self._session.workspace,
+                found.live,
+                self._session.clock,
+                lambda words: self._step("pause", words),
+            )
+        for name in stop_triggers(side.look):
+            self._step("triggers", f"stopped {name}")
+        self._end_machines(side)
+        if not keep:
+            self._open_data(side)
+        if found.recorded:
+            self._destroy(side, copy, keep)
+        left, unseen = self._remove_rest(side, keep)
+        self._end_machines(side)  # what a call of the runner launched that was under way
+        self._settle(side, copy, keep, bool(left))
+        return self._tell(side, found, keep, left, unseen)
+
+    def _open(self) -> Side:
+        session, options = self._session, self._options
+        config, text = cluster_to_build(cluster_file(session))
+        assert config.aws is not None
+        account = caller_account(config.aws.region)
+        require_account(config, account)
+        return open_side(session, config, text, account, options, self._ask)
+
+    def _look(self, side: Side) -> Found:
+        look, cluster = side.look, side.config.cluster
+        self._note(f"looking for what cluster {cluster} has in account {side.account} …")
+        found = Found(bucket=bucket_of(look), table=table_of(look))
+        resources = side.engine.resources()
+        found.recorded = sum(is_thing(str(each["urn"])) for each in resources)
+        if not found.recorded:
+            found.things, _ = find_things(look, data=True)
+            if found.things:
+                self._step("lost", "there is no record of what was made: it goes by tags alone")
+        found.machines = machines_of(cluster, side.region)
+        found.live = self._live(found)
+        return found
+
+    def _live(self, found: Found) -> Live | None:
+        """
+        Raises:
+            Refused: the records are there and cannot be read, so that nothing can be paused.
+        """
+        if not found.table:
+            if found.machines:
+                self._note("the table is gone: what trains cannot be asked to checkpoint")
+            return None
+        try:
+            return live_in(self._session.workspace)
+        except BurstError as error:
+            if self._options["now"] or not found.machines:
+                return None
+            raise Refused(
+                "it cannot be told what trains, and so nothing can checkpoint first",
+                why=f"{error.what}: {error.why}".rstrip(": "),
+                mend="mend that, or add --now: machines are ended at once, and what they did "
+                "since the newest checkpoint is lost",
+            ) from error
+
+    def _decide(self, side: Side, found: Found) -> bool:
+        """Whether the data stays, once a person has agreed to all that is to be done."""
+        options, cluster = self._options, side.config.cluster
+        self._say_what_goes(side, found)
+        if not found.has_data:
+            keep = False
+        elif options["keep_data"] or options["delete_data"]:
+            keep = options["keep_data"]
+        else:
+            where = " and ".join(filter(None, (found.bucket, found.table)))
+            words = ("keep", "delete")
+            keep = self._ask.chooses(f"What becomes of the data in {where}?", words) == "keep"
+        if found.live and not keep and options["yes"] and not options["now"]:
+            raise Refused(
+                f"cluster {cluster} has {found.live.words}; nothing was removed",
+                why="with the data everything that they trained goes",
+                mend="wait for them, or `burst cancel` them; or add --now",
+            )
+        if not self._ask.asks:
+            return keep
+        agreed = (
+            self._ask.agrees("Remove all else?")
+            if keep
+            else self._ask.types(
+                "Every experiment, checkpoint and log of it is deleted, for good.", cluster
+            )
+            if found.has_data
+            else self._ask.agrees("Remove all of it?")
+        )
+        if not agreed:
+            raise Refused("nothing was removed", why="it was not agreed to")
+        return keep
+
+    def _say_what_goes(self, side: Side, found: Found) -> None:
+        things = found.recorded or len(found.things)
+        said = [f"cluster {side.config.cluster} in account {side.account}, {side.region}:"]
+        said.append(f"  {counted(things, 'thing')}, {counted(len(found.machines), 'machine')}")
+        if found.live:
+            said.append(f"  {found.live.words}")
+            if not self._options["now"]:
+                said.append("  they are paused, with a checkpoint, if the data is kept")
+        self._note("\n".join(said))
+
+    def _end_machines(self, side: Side) -> None:
+        self._ended += end_machines(
+            side.config.cluster,
+            side.region,
+            self._session.clock,
+            lambda words: self._step("machines", words),
+        )
+
+    def _open_data(self, side: Side) -> None:
+        """Nothing protects the data any more, and the bucket is empty, as it has to be."""
+        release_table(side.look)
+        gone = empty_bucket(side.look, lambda count: None)
+        if gone:
+            self._step("data", f"deleted {counted(gone, 'version')} of objects in the bucket")
+
+    def _destroy(self, side: Side, copy: Copy | None, keep: bool) -> None:
+        session, engine = self._session, side.engine
+        try:
+            with (
+                stopping(session, engine, "burst down"),
+                told_by(session, as_json=self._options["as_json"], wanted=None) as told,
+            ):
+                done = engine.destroy(told, keep_data=keep)
+        except BurstError:
+            if copy is not None:
+                with suppress(BurstError):  # the error that came first is what counts
+                    copy.write(engine)
+            raise
+        self._deleted += len(Changes(done.rows).doing)
+
+    def _remove_rest(
+        self, side: Side, keep: bool
+    ) -> tuple[list[tuple[Thing, BurstError]], list[Unseen]]:
+        """What carries the tag all the same: all, where there was no record."""
+        things, unseen = find_things(side.look, data=not keep)
+
+        def tell(thing: Thing) -> None:
+            self._deleted += 1
+            self._step("lost", f"removed {thing.kind} {thing.id}")
+
+        return remove_things(side.look, things, self._session.clock, tell), unseen
+
+    def _settle(self, side: Side, copy: Copy | None, keep: bool, is_left: bool) -> None:
+        """The record says what is there now."""
+        if keep:
+            if copy is not None:
+                copy.write(side.engine)
+        elif not is_left:
+            side.engine.forget()
+            if copy is not None:
+                copy.forget()
+
+    def _nothing(self, side: Side, copy: Copy | None) -> int:
+        side.engine.forget()
+        if copy is not None:
+            copy.forget()
+        return self._tell(side, Found(), False, [], [])
+
+    def _tell(
+        self,
+        side: Side,
+        found: Found,
+        keep: bool,
+        left: list[tuple[Thing, BurstError]],
+        unseen: list[Unseen],
+    ) -> int:
+        status = int(ExitCode.REFUSED if left or unseen else ExitCode.OK)
+        kept = [each for each in (found.bucket, found.table) if each] if keep else []
+        if self._options["as_json"]:
+            self._session.json_line(dict(self._result(side, status, kept, left)))
+            return status
+        cluster = side.config.cluster
+        if not found and not left and not unseen:
+            self._session.show(f"There is nothing of cluster {cluster} in account {side.account}.")
+            return status
+        if left:
+            self._session.show(left_page([(thing, error.why) for thing, error in left]))
+        for each in unseen:
+            self._note(f"not looked for: {each.kind}: {each.error.what}: {each.error.why}")
+        if kept:
+            note = "`burst up` builds the rest around it again; `burst down --delete-data` ends it"
+            self._session.show(kept_page("Kept", [*kept, note]))
+        self._session.show(kept_page("Shared by all clusters of the account, and left", _SHARED))
+        if not status:
+            self._note(f"\n✔ cluster {cluster} is down: nothing of it runs")
+        return status
+
+    def _result(
+        self, side: Side, status: int, kept: list[str], left: list[tuple[Thing, BurstError]]
+    ) -> DownResultJson:
+        return {
+            "type": "result",
+            "exit_code": status,
+            "cluster": side.config.cluster,
+            "account": side.account,
+            "region": side.region,
+            "deleted": self._deleted,
+            "machines": self._ended,
+            "kept": kept,
+            "left": [
+                {
+                    "kind": thing.kind,
+                    "id": thing.id,
+                    "why": error.why or None,
+                    "by_hand": thing.by_hand,
+                }
+                for thing, error in left
+            ],
+            "shared": list(_SHARED),
+        }
+
+    def _step(self, name: str, words: str) -> None:
+        if self._options["as_json"]:
+            line: DownStepJson = {
+                "type": "step",
+                "at": self._session.clock.now(),
+                "name": name,
+                "text": words,
+            }
+            self._session.json_line(dict(line))
+            return
+        self._note(f"{text.clock_time(self._session.clock.now())}  {words}")
+
+    def _note(self, words: str) -> None:
+        self._session.note(words)

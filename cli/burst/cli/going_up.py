@@ -1,0 +1,265 @@
+"""`burst up`: the account is looked at, what would change is shown and asked for, and done."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from contextlib import suppress
+from typing import Any
+
+from burst.cli.account_side import (
+    Side,
+    StackOptions,
+    cluster_file,
+    open_side,
+    stopping,
+)
+from burst.cli.asking import Asker
+from burst.cli.building import told_by
+from burst.cli.session import Session
+from burst.cli.shapes import UpCheckJson, UpPreviewJson, UpResultJson
+from burst.cli.views.account import (
+    changes_page,
+    cost_page,
+    counts_line,
+    span,
+    up_summary,
+    upchecks,
+)
+from burst.core.errors import BurstError, Refused
+from burst.core.units import counted
+from burst.infra.account.copying import Copy
+from burst.infra.account.mending import mend_pending, tell_pending
+from burst.infra.account.triggers import start_triggers
+from burst.infra.engine.changes import Changes, Op
+from burst.infra.planning import cluster_to_build, settings_for
+from burst.infra.preflight import Check, Verdict, preflight, prepare
+from burst.infra.preflight.costs import Estimate, estimate
+from burst.infra.preflight.stages import expected, stage_of
+from burst.infra.settings import Settings
+
+_GATEWAYS = ("s3", "dynamodb")
+"""Endpoints that are no more than routes, and made at once."""
+
+
+class UpOptions(StackOptions):
+    preview: bool
+    yes: bool
+    as_json: bool
+
+
+def go_up(session: Session, options: UpOptions) -> int:
+    """Build, or show what would be built; returns the exit status.
+
+    Raises:
+        BurstError: something stands in the way; what was built is written down.
+    """
+    return _GoingUp(session, options).run()
+
+
+class _GoingUp:
+    def __init__(self, session: Session, options: UpOptions) -> None:
+        self._session = session
+        self._options = options
+        yes = options["yes"] or options["preview"]
+        self._ask = Asker(session, yes=yes, command="burst up")
+
+    def run(self) -> int:
+        session, options = self._session, self._options
+        config, text = cluster_to_build(cluster_file(session))
+        self._note(f"looking at the account of cluster {config.cluster} …")
+        found = preflight(config, session.environ)
+        self._show_checks(found.checks)
+        if found.failed or found.facts is None:
+            raise _stands_in_the_way(list(found.checks))
+        side = open_side(session, config, text, found.facts.account, options, self._ask)
+        settings = settings_for(config, text, found.facts, session.home / "bundles")
+        copy = Copy(side.look, side.engine.place) if side.engine.place.is_local else None
+        changes = self._preview(side, settings, copy)
+        self._show_changes(side, settings, changes)
+        if changes.losing:
+            raise _loses(changes, config.cluster)
+        if options["preview"]:
+            return 0
+        if changes and not self._ask.agrees("Go on?"):
+            self._note("Nothing was changed.")
+            return 1
+        return self._build(side, settings, copy, changes)
+
+    def _preview(self, side: Side, settings: Settings, copy: Copy | None) -> Changes:
+        engine = side.engine
+        if copy is not None and copy.agree(engine):
+            self._note("the record of what is there was taken from the copy in the bucket")
+        if self._options["preview"]:
+            tell_pending(engine, self._note)
+        else:
+            mend_pending(engine, side.look, self._session.clock, self._note)
+        self._note("looking at what would change …")
+        with stopping(self._session, engine, "burst up"):
+            return engine.preview(_program(settings))
+
+    def _build(self, side: Side, settings: Settings, copy: Copy | None, changes: Changes) -> int:
+        session, engine = self._session, side.engine
+        for made in prepare(side.config, session.environ):
+            self._note(f"made {made}, which all clusters of the account share")
+        done = Changes(())
+        outputs: Mapping[str, Any] = {} if changes else engine.outputs()
+        if changes:
+            as_json = self._options["as_json"]
+            try:
+                with (
+                    stopping(session, engine, "burst up"),
+                    told_by(session, as_json=as_json, wanted=changes) as told,
+                ):
+                    done, outputs = engine.up(_program(settings), told)
+            except BurstError:
+                if copy is not None:
+                    with suppress(BurstError):  # the error that came first is what counts
+                        copy.write(engine)
+                raise
+        if copy is not None:
+            copy.write(engine)
+        for name in start_triggers(side.look):
+            self._note(f"started {name} again, which an interrupted `burst down` had stopped")
+        self._tell(side, changes if not changes else done, outputs)
+        return 0
+
+    def _note(self, words: str) -> None:
+        self._session.note(words)
+
+    def _show_checks(self, checks: tuple[Check, ...]) -> None:
+        if not self._options["as_json"]:
+            self._session.tell(upchecks(checks), "")
+            return
+        for each in checks:
+            line: UpCheckJson = {
+                "type": "check",
+                "name": each.name,
+                "ok": each.verdict is not Verdict.FAILED,
+                "warning": each.verdict is Verdict.WARNING,
+                "found": each.found,
+                "mend": each.mend or None,
+                "code": each.code or None,
+            }
+            self._session.json_line(dict(line))
+
+    def _show_changes(self, side: Side, settings: Settings, changes: Changes) -> None:
+        costs = estimate(settings)
+        least, most = time_for(changes, settings)
+        if self._options["as_json"]:
+            self._session.json_line(dict(_preview_json(side, changes, costs, (least, most))))
+        elif not changes:
+            self._session.show(f"Nothing to change: {len(changes.rows)} things are as they are.")
+        else:
+            width = self._session.out.width
+            self._session.show(changes_page(changes, spans_of(changes), width))
+            self._session.show(cost_page(costs), "", f"It takes {span(least, most)}.", "")
+
+    def _tell(self, side: Side, done: Changes, outputs: Mapping[str, Any]) -> None:
+        pools = list(outputs.get("pools") or {})
+        if self._options["as_json"]:
+            self._session.json_line(dict(_result_json(side, done, outputs, pools)))
+            return
+        if done:
+            self._note(f"{counts_line(done)}.\n")
+        self._session.show(up_summary(side.config.cluster, outputs, pools))
+
+
+def _program(settings: Settings) -> Callable[[], Mapping[str, Any]]:
+    def program() -> Mapping[str, Any]:
+        from burst.infra.program import build
+
+        return build(settings)
+
+    return program
+
+
+def time_for(changes: Changes, settings: Settings) -> tuple[float, float]:
+    """Seconds that it takes, about: at least and at most."""
+    if not changes:
+        return 0.0, 0.0
+    if not changes.counts().get(Op.SAME):
+        return expected(settings)
+    spans = list(spans_of(changes).values())
+    return max(least for least, _ in spans), sum(most for _, most in spans)
+
+
+def spans_of(changes: Changes) -> dict[str, tuple[float, float]]:
+    """The same by part of the cluster: of what is made at once the slowest counts."""
+    found = {}
+    for component, rows in changes.by_component().items():
+        kinds = {row.type for row in rows if row.name not in _GATEWAYS}
+        stages = [stage for stage in map(stage_of, kinds) if stage is not None]
+        if stages:
+            found[component] = (
+                max(stage.least for stage in stages),
+                max(stage.most for stage in stages),
+            )
+    return found
+
+
+def _stands_in_the_way(checks: list[Check]) -> BurstError:
+    bad = [each for each in checks if each.verdict is Verdict.FAILED]
+    if not bad:
+        return Refused("AWS did not tell all that has to be known of the account")
+    why = "\n".join(f"{each.name}: {each.found}" for each in bad)
+    mend = "\n".join(each.mend for each in bad if each.mend)
+    return Refused(f"{counted(len(bad), 'check')} failed; nothing was changed", why=why, mend=mend)
+
+
+def _loses(changes: Changes, cluster: str) -> BurstError:
+    named = ", ".join(f"{row.kind} {row.name}" for row in changes.losing)
+    props = sorted({name for row in changes.losing for name in row.why})
+    because = f", because of {', '.join(props)}" if props else ""
+    return Refused(
+        f"this would remove {named} with all that is in it; nothing was changed",
+        why=f"it cannot be changed in place{because}",
+        mend="undo that change of burst.yaml; or let the data go first, and build anew: "
+        f"`burst down --delete-data` of {cluster}, then `burst up`",
+    )
+
+
+def _preview_json(
+    side: Side, changes: Changes, costs: Estimate, seconds: tuple[float, float]
+) -> UpPreviewJson:
+    return {
+        "type": "preview",
+        "cluster": side.config.cluster,
+        "account": side.account,
+        "region": side.region,
+        "changes": [
+            {
+                "op": str(row.op),
+                "component": row.component,
+                "kind": row.kind,
+                "name": row.name,
+                "urn": row.urn,
+                "why": list(row.why),
+            }
+            for row in changes.doing
+        ],
+        "same": changes.counts().get(Op.SAME, 0),
+        "idle_usd_a_month": round(costs.monthly, 4),
+        "seconds_least": seconds[0],
+        "seconds_most": seconds[1],
+    }
+
+
+def _result_json(
+    side: Side, done: Changes, outputs: Mapping[str, Any], pools: list[str]
+) -> UpResultJson:
+    counts = done.counts()
+    return {
+        "type": "result",
+        "exit_code": 0,
+        "cluster": side.config.cluster,
+        "account": side.account,
+        "region": side.region,
+        "created": counts.get(Op.CREATE, 0),
+        "updated": counts.get(Op.UPDATE, 0),
+        "replaced": counts.get(Op.REPLACE, 0),
+        "deleted": counts.get(Op.DELETE, 0),
+        "same": counts.get(Op.SAME, 0),
+        "store": str(outputs["store"]) if "store" in outputs else None,
+        "blobs": str(outputs["blobs"]) if "blobs" in outputs else None,
+        "pools": pools,
+    }
