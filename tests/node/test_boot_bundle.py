@@ -1,0 +1,139 @@
+"""A node has burst from the bucket, or from its image, or it ends."""
+
+from __future__ import annotations
+
+import sys
+import zipfile
+from pathlib import Path
+
+import pytest
+
+from tests.node.machine_of_fakes import Fakes
+
+URL = "s3://burst-lab/cluster/node-0a1b.zip"
+DENIED = "fatal error: An error occurred (403) when calling the HeadObject operation: Forbidden"
+
+
+class Machine(Fakes):
+    """One whose AWS CLI gives the bundle at one of its tries."""
+
+    def __init__(self, folder: Path, *, at: int, main: str = "") -> None:
+        super().__init__(folder)
+        self.python = self.bin / "python"
+        self.program("python", f'exec {sys.executable} -S "$@"')
+        bundle = folder / "bundle.zip"
+        with zipfile.ZipFile(bundle, "w") as archive:
+            for package in ("burst/runner", "burst/runner/node"):
+                archive.writestr(f"{package}/__init__.py", "")
+            archive.writestr("burst/runner/node/main.py", main)
+        lines = (
+            f'echo "$*" >> "{folder}/asked"',
+            f'if [ "$(wc -l < "{folder}/asked")" -lt {at} ]; then',
+            f'    echo "{DENIED}" >&2; exit 1',
+            "fi",
+            f'while [ $# -gt 1 ]; do shift; done; cp "{bundle}" "$1"',
+        )
+        self.program("aws", "\n".join(lines))
+        self.environ |= {"BURST_OPT": str(folder / "opt"), "BURST_BUNDLE_PAUSE": "0"}
+
+    @property
+    def asked(self) -> list[str]:
+        path = self.folder / "asked"
+        return path.read_text().splitlines() if path.exists() else []
+
+    def fetch(self, **environ: str) -> tuple[int, str, str]:
+        done = self.run("bundle.sh", URL, str(self.python), **environ)
+        return done.returncode, done.stdout.strip(), done.stderr
+
+
+def test_what_is_fetched_is_unpacked_where_its_digest_says(tmp_path: Path) -> None:
+    machine = Machine(tmp_path, at=1)
+    status, folder, said = machine.fetch()
+    assert (status, folder) == (0, str(tmp_path / "opt" / "0a1b"))
+    assert (Path(folder) / "burst" / "runner" / "node" / "main.py").is_file()
+    assert said == "burst: has burst 0a1b now\n"
+    assert [path.name for path in (tmp_path / "opt").iterdir()] == ["0a1b"], "nothing is left over"
+    [asked] = machine.asked
+    assert asked.startswith("s3 cp ")
+    assert URL in asked.split()
+
+
+def test_what_s3_refuses_at_first_is_had_at_the_third_try(tmp_path: Path) -> None:
+    machine = Machine(tmp_path, at=3)
+    status, folder, said = machine.fetch()
+    assert status == 0
+    assert Path(folder).is_dir()
+    assert len(machine.asked) == 3
+    assert f"cannot fetch {URL} yet (2 of 14): {DENIED}" in said
+
+
+def test_what_is_never_to_be_had_is_given_up_with_what_s3_said(tmp_path: Path) -> None:
+    machine = Machine(tmp_path, at=100)
+    status, folder, said = machine.fetch(BURST_BUNDLE_TRIES="4")
+    assert (status, folder) == (1, "")
+    assert len(machine.asked) == 4
+    assert said.count(DENIED) == 4
+    assert "gives up" in said.splitlines()[-1]
+
+
+def test_a_download_that_was_cut_is_fetched_again(tmp_path: Path) -> None:
+    machine = Machine(tmp_path, at=1)
+    whole = (tmp_path / "bundle.zip").read_bytes()
+    (tmp_path / "bundle.zip").write_bytes(whole[: len(whole) // 2])
+    status, folder, said = machine.fetch(BURST_BUNDLE_TRIES="2")
+    assert (status, folder) == (1, "")
+    assert len(machine.asked) == 2
+    assert "zip" in said
+    (tmp_path / "bundle.zip").write_bytes(whole)
+    assert machine.fetch()[0] == 0
+
+
+def test_what_is_there_is_not_fetched_again(tmp_path: Path) -> None:
+    """It is after a reboot, and on an image that was made with it."""
+    machine = Machine(tmp_path, at=1)
+    first = machine.fetch()
+    status, folder, said = machine.fetch()
+    assert (status, folder) == first[:2]
+    assert len(machine.asked) == 1
+    assert "already" in said
+
+
+def test_what_was_left_half_unpacked_is_not_taken_for_burst(tmp_path: Path) -> None:
+    machine = Machine(tmp_path, at=1)
+    left = tmp_path / "opt" / ".0a1b" / "tree" / "burst"
+    left.mkdir(parents=True)
+    (left / "stale.py").touch()
+    status, folder, _ = machine.fetch()
+    assert status == 0
+    assert not list(Path(folder).rglob("stale.py"))
+
+
+def test_what_does_not_run_under_the_images_python_is_refused_with_the_reason(
+    tmp_path: Path,
+) -> None:
+    machine = Machine(tmp_path, at=1, main="import pydantic_core_of_another_python")
+    status, folder, said = machine.fetch()
+    assert (status, folder) == (1, "")
+    assert f"cannot run under {machine.python}, Python 3." in said
+    assert "No module named 'pydantic_core_of_another_python'" in said
+    assert not (tmp_path / "opt" / "0a1b").exists()
+
+
+def test_an_image_without_the_aws_cli_is_named_as_that(tmp_path: Path) -> None:
+    machine = Machine(tmp_path, at=1)
+    (machine.bin / "aws").unlink()
+    # Where it would be found on the machine of whoever runs this.
+    status, _, said = machine.fetch(PATH=f"{machine.bin}")
+    if "no AWS CLI" not in said:
+        pytest.skip("there is an AWS CLI in /usr/local/bin here")
+    assert status == 1
+
+
+def test_the_cli_may_be_a_package_of_the_images_python(tmp_path: Path) -> None:
+    machine = Machine(tmp_path, at=1)
+    beside = tmp_path / "opt-pytorch"
+    beside.mkdir()
+    for name in ("aws", "python"):
+        (machine.bin / name).rename(beside / name)
+    machine.python = beside / "python"
+    assert machine.fetch()[0] == 0
