@@ -93,7 +93,10 @@ class Ec2Control:
         self._call("POST", "capacity", {**kind, "machines": machines, "since": since})
 
     def set_quota(self, vcpus: int, *, market: str = "spot", kind: str = ANY) -> None:
-        """What the account may have at once, in vCPUs, of a class of types (`quota_class`)."""
+        """What the account may have at once, in vCPUs, of a class of types (`quota_class`).
+
+        Service Quotas tells the same; without any it tells more than anybody asks for.
+        """
         self._call("POST", "quota", {"market": market, "kind": kind, "vcpus": vcpus})
 
     def refuse(

@@ -11,9 +11,12 @@ from moto.ec2.utils import filter_dict_attribute_mapping
 
 from burst.runner.rehearsal.ec2.cloud import Cloud
 from burst.runner.rehearsal.ec2.patched.fleets import Fleets
+from burst.runner.rehearsal.ec2.patched.groups import Groups
 from burst.runner.rehearsal.ec2.patched.instances import Instances
+from burst.runner.rehearsal.ec2.patched.network import Network
 from burst.runner.rehearsal.ec2.patched.parameters import install_parameters
 from burst.runner.rehearsal.ec2.patched.placement import PlacementGroups
+from burst.runner.rehearsal.ec2.patched.quotas import install_quotas
 from burst.runner.rehearsal.ec2.patched.spot import SpotMarket
 from burst.runner.rehearsal.ec2.patched.templates import Templates
 
@@ -24,7 +27,9 @@ _MORE_FILTERS = {
 }
 
 
-class RehearsalEC2(Fleets, Instances, PlacementGroups, SpotMarket, Templates, EC2Response):
+class RehearsalEC2(
+    Groups, Network, Fleets, Instances, PlacementGroups, SpotMarket, Templates, EC2Response
+):
     """moto's EC2 with all that is patched."""
 
 
@@ -35,6 +40,7 @@ def install(cloud: Cloud) -> None:
     filter_dict_attribute_mapping.update(_MORE_FILTERS)
     _tell_network_cards()
     install_parameters()
+    install_quotas(cloud)
 
 
 def _tell_network_cards() -> None:

@@ -8,6 +8,7 @@ from moto.ec2.responses.launch_templates import LaunchTemplates
 from moto.ec2.utils import parse_user_data
 
 from burst.runner.rehearsal.ec2.patched.base import Operations
+from burst.runner.rehearsal.ec2.patched.errors import Problem
 
 _PAGE = 200
 
@@ -43,9 +44,24 @@ class Templates(Operations, LaunchTemplates):
         return super().create_launch_template_version()
 
     def describe_launch_templates(self) -> Any:
-        """moto shows 15 and says nothing of more; EC2 shows 200."""
+        """moto shows 15 and says nothing of more; EC2 shows 200, and refuses an id that is not
+        there."""
         self.params.setdefault("MaxResults", _PAGE)
+        for id in self._get_param("LaunchTemplateIds", []):
+            self._require(id)
         return super().describe_launch_templates()
+
+    def delete_launch_template(self) -> Any:
+        """moto has the code of a name that is not there for an id, too."""
+        id = self._get_param("LaunchTemplateId")
+        if id:
+            self._require(id)
+        return super().delete_launch_template()
+
+    def _require(self, id: str) -> None:
+        if id not in self.ec2_backend.launch_templates:
+            message = f"The specified launch template, with template ID {id}, does not exist."
+            raise Problem("InvalidLaunchTemplateId.NotFound", message)
 
     def describe_launch_template_versions(self) -> Any:
         self.params.setdefault("MaxResults", _PAGE)
