@@ -40,7 +40,11 @@ def started(monkeypatch: pytest.MonkeyPatch) -> list[str]:
 
     for module in (handing_over, driving, pushing):
         monkeypatch.setattr(module, "start_runner", start)
-    monkeypatch.setattr(driver, "Driver", lambda workspace: nullcontext(runners.append("here")))
+    def drive(workspace: Any) -> nullcontext[None]:
+        runners.append("here")
+        return nullcontext()
+
+    monkeypatch.setattr(driver, "Driver", drive)
     return runners
 
 

@@ -1,0 +1,39 @@
+"""A report as `name=value` lines: what GitHub reads from `$GITHUB_OUTPUT`, and GitLab as a dotenv
+report. Values are on one line; one that is not known is empty."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+
+from burst.cli.reading import metric_of
+from burst.cli.reporting import Report, value_of
+from burst.cli.views import text
+
+
+def outputs(report: Report) -> Mapping[str, str]:
+    """What the next step may want to know, by name."""
+    experiment, checkpoint = report.experiment, report.checkpoint
+    value = value_of(report)
+    return {
+        "experiment": experiment.id,
+        "state": str(experiment.state),
+        "metric": text.one_line(metric_of(experiment)),
+        "value": "" if value is None or not math.isfinite(value) else repr(value),
+        "trial": report.best.id if report.best else "",
+        "checkpoint": checkpoint.id if checkpoint else "",
+        "checkpoint_url": _url(report),
+        "usd": "" if report.cost.usd is None else f"{report.cost.usd:.4f}",
+    }
+
+
+def env_lines(report: Report) -> str:
+    return "".join(f"{name}={value}\n" for name, value in outputs(report).items())
+
+
+def _url(report: Report) -> str:
+    """Where the checkpoint's manifest lies."""
+    if report.checkpoint is None:
+        return ""
+    place = report.checkpoint.url.partition("?")[0].rstrip("/")
+    return text.one_line(f"{place}/{report.checkpoint.manifest}")
