@@ -2,12 +2,17 @@
 
 from __future__ import annotations
 
+import platform
+import shutil
+import subprocess
 import sys
 import zipfile
 from pathlib import Path
 
 import pytest
 
+from burst.infra.bundle import build_bundle
+from tests.node.imds_server import ImdsServer
 from tests.node.machine_of_fakes import Fakes
 
 URL = "s3://burst-lab/cluster/node-0a1b.zip"
@@ -137,3 +142,27 @@ def test_the_cli_may_be_a_package_of_the_images_python(tmp_path: Path) -> None:
         (machine.bin / name).rename(beside / name)
     machine.python = beside / "python"
     assert machine.fetch()[0] == 0
+
+
+def test_what_burst_up_publishes_is_all_that_an_agent_needs(tmp_path: Path) -> None:
+    machine = Machine(tmp_path, at=1)
+    version = f"{sys.version_info.major}.{sys.version_info.minor}"
+    bundle = build_bundle(
+        tmp_path / "made", what="node", python=version, machine=platform.machine()
+    )
+    shutil.copy(bundle.path, tmp_path / "bundle.zip")
+    status, folder, said = machine.fetch()
+    assert status == 0, said
+    imds = ImdsServer("i-1")
+    try:
+        done = subprocess.run(
+            [sys.executable, "-S", "-m", "burst.runner.node"],
+            env={"PYTHONPATH": folder, "AWS_EC2_METADATA_SERVICE_ENDPOINT": imds.url},
+            capture_output=True,
+            text=True,
+            timeout=60,
+            check=False,
+        )
+    finally:
+        imds.close()
+    assert "instance i-1 does not say what it is for" in done.stderr
