@@ -40,10 +40,18 @@ class Asked:
         return urn_of(stack, project, self.parent, self.type, self.name)
 
 
+ROOT = "pulumi:pulumi:Stack"
+
+
+def root_urn(stack: str, project: str) -> str:
+    """Of the stack itself."""
+    return urn_of(stack, project, "", ROOT, f"{project}-{stack}")
+
+
 def urn_of(stack: str, project: str, parent: str, type: str, name: str) -> str:
     """A URN has the types of all components above it."""
     above = parent.split("::")[2] if parent else ""
-    chain = "" if above in ("", "pulumi:pulumi:Stack") else f"{above}$"
+    chain = "" if above in ("", ROOT) else f"{above}$"
     return f"urn:pulumi:{stack}::{project}::{chain}{type}::{name}"
 
 

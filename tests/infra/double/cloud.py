@@ -5,6 +5,7 @@ from __future__ import annotations
 import threading
 import time
 from collections.abc import Callable, Mapping
+from functools import cache
 from typing import Any
 
 from tests.infra.double.values import Props
@@ -21,13 +22,26 @@ Tick = Callable[[str], None]
 """Told of every moment at which the process may die: a fuse for tests."""
 
 
+@cache
+def _models() -> Any:
+    """botocore's descriptions of services, read once in a process."""
+    from botocore.loaders import create_loader
+
+    return create_loader()
+
+
 class Cloud:
     """Clients of one provider's settings: region, allowed accounts, tags of everything."""
 
     def __init__(self, settings: Mapping[str, Any], tick: Tick) -> None:
         from boto3.session import Session
+        from botocore.session import get_session
 
-        self._session: Any = Session(region_name=settings.get("region") or None)
+        own = get_session()
+        own.register_component("data_loader", _models())
+        self._session: Any = Session(
+            region_name=settings.get("region") or None, botocore_session=own
+        )
         if not self._session.region_name:
             raise ProviderError(
                 "Missing region configuration: set it with `pulumi config set aws:region`, "

@@ -10,7 +10,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from tests.infra.double.asking import Asked
+from tests.infra.double.asking import ROOT, Asked, root_urn
 from tests.infra.double.kinds import KINDS, kind_of
 from tests.infra.double.planning import falls_with, ignoring, plan
 from tests.infra.double.state import Resource, generations
@@ -70,6 +70,11 @@ class Engine:
         self._broken: set[str] = set()
         self._fallen: dict[str, Resource] = {}
 
+    @property
+    def root(self) -> str:
+        """URN of the stack."""
+        return root_urn(self.stack, self.project)
+
     def give_up(self) -> None:
         """Take no more."""
         self.failed = self._over = True
@@ -87,7 +92,9 @@ class Engine:
             which = "\n".join(
                 f"  * {each.resource.urn}, interrupted while {each.type}" for each in found
             )
-            self._events.diagnose("warning", _PENDING.format(count=len(found), which=which))
+            self._events.diagnose(
+                "warning", _PENDING.format(count=len(found), which=which), self.root
+            )
 
     def find_pending(self) -> None:
         """Look for what an interrupted creation made, and take it over. The real engine does not:
@@ -112,7 +119,7 @@ class Engine:
             urn = asked.urn(self.stack, self.project)
             if self._keep_going and self._broken & asked.needs():
                 self._broken.add(urn)
-                return Answer(urn, result="SKIP")
+                return Answer(urn, result="FAIL")
             try:
                 return self._register(asked, urn)
             except Failed as error:
@@ -312,6 +319,6 @@ class Engine:
 
 def root_outputs(engine: Engine) -> Props:
     """What the stack tells of itself."""
-    roots = (each for each in engine.steps.book.resources if each.type == "pulumi:pulumi:Stack")
+    roots = (each for each in engine.steps.book.resources if each.type == ROOT)
     found: Any = next(roots, None)
     return dict(found.outputs) if found else {}

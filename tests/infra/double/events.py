@@ -53,6 +53,11 @@ class Events:
         self.diagnostics: dict[str, list[str]] = {}
         """By URN (empty: of none), what went wrong and what was warned of."""
 
+    @property
+    def has_errors(self) -> bool:
+        texts = (text for told in self.diagnostics.values() for text in told)
+        return any(text.startswith("error: ") for text in texts)
+
     def _emit(self, **event: Any) -> None:
         if self._log is None:
             return

@@ -116,7 +116,8 @@ class EngineServices(engine_pb2_grpc.EngineServicer):
         severities = {1: "info", 2: "warning", 3: "error"}
         if request.severity in severities and not self._engine.failed:
             severity = severities[request.severity]
-            self._events.diagnose(severity, request.message, request.urn)
+            urn = request.urn or self._engine.root
+            self._events.diagnose(severity, request.message, urn)
         return empty_pb2.Empty()
 
     def GetRootResource(self, request: Any, context: Any) -> Any:  # noqa: N802
@@ -151,4 +152,4 @@ def served(engine: Engine, events: Events) -> Iterator[tuple[str, Monitor]]:
     try:
         yield f"127.0.0.1:{port}", monitor
     finally:
-        server.stop(grace=None).wait()
+        server.stop(grace=1.0).wait()

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, TextIO
 
-from tests.infra.double.asking import urn_of
+from tests.infra.double.asking import root_urn
 from tests.infra.double.backend import Refusal
 from tests.infra.double.book import Book
 from tests.infra.double.cloud import Tick
@@ -33,7 +33,6 @@ _TITLES = {
     "refresh": "Refreshing",
 }
 _KINDS = {"up": "update", "preview": "Preview", "destroy": "destroy", "refresh": "refresh"}
-_ROOT = "pulumi:pulumi:Stack"
 Program = Callable[[], None]
 
 
@@ -95,7 +94,7 @@ def update(
             events.diagnose("error", f"no changes were expected but changes {done}")
             engine.failed = True
         if engine.failed:
-            root = urn_of(stack.name, stack.project, "", _ROOT, f"{stack.project}-{stack.name}")
+            root = root_urn(stack.name, stack.project)
             verb = "preview failed" if wanted.dry else f"{_KINDS[wanted.what]} failed"
             events.diagnose("error", verb, root)
         events.end(root_outputs(engine) if wanted.what == "up" and not engine.failed else {})
@@ -170,8 +169,8 @@ def run_program(
         if monitor.killed is not None:
             raise monitor.killed
         if error and not engine.failed:
-            if engine.steps.events.diagnostics.get("") is None:
-                engine.steps.events.diagnose("error", error)
+            if not engine.steps.events.has_errors:
+                engine.steps.events.diagnose("error", error, engine.root)
             engine.failed = True
 
 

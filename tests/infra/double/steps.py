@@ -14,7 +14,7 @@ from tests.infra.double.cloud import Cloud, ProviderError, Tick
 from tests.infra.double.events import Events
 from tests.infra.double.kinds import Kind, kind_of
 from tests.infra.double.state import Pending, Resource
-from tests.infra.double.values import Props, has_secret, revealed, secret
+from tests.infra.double.values import Props, revealed, secret, secrets_in
 
 PROVIDER = "pulumi:providers:"
 
@@ -207,9 +207,14 @@ class Steps:
         if found is None:
             raise ProviderError(f"reading {kind.what} ({new.id}): couldn't find resource")
         outputs = {**new.inputs, **found}
-        covered = {key for key, value in new.inputs.items() if has_secret(value)} | set(secrets)
+        words = secrets_in(new.inputs)
+
+        def covered(key: str, value: Any) -> bool:
+            told = json.dumps(value)
+            return key in secrets or any(json.dumps(word)[1:-1] in told for word in words)
+
         new.outputs = {
-            key: secret(value) if key in covered and key in found else value
+            key: secret(value) if key in found and covered(key, value) else value
             for key, value in outputs.items()
             if not key.startswith("__")
         }

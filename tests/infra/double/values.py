@@ -72,8 +72,7 @@ def map_values(value: Any, change: Callable[[Any], Any]) -> Any:
 def any_value(value: Any, wanted: Callable[[Any], bool]) -> bool:
     if wanted(value):
         return True
-    inner = value.values() if isinstance(value, dict) else value if isinstance(value, list) else ()
-    return any(any_value(each, wanted) for each in inner)
+    return any(any_value(each, wanted) for each in children(value))
 
 
 def revealed(value: Any) -> Any:
@@ -98,8 +97,20 @@ def has_secret(value: Any) -> bool:
     return any_value(value, is_secret)
 
 
-def has_unknown(value: Any) -> bool:
-    return any_value(value, lambda each: each == UNKNOWN)
+def secrets_in(value: Any, within: bool = False) -> list[str]:
+    """The texts that are secret, at any depth; all of them if the value is `within` a secret."""
+    if isinstance(value, str):
+        return [value] if within and value else []
+    within = within or is_secret(value)
+    inner = [value["value"]] if is_secret(value) else children(value)
+    return [word for each in inner for word in secrets_in(each, within)]
+
+
+def children(value: Any) -> list[Any]:
+    """What a value directly holds."""
+    if isinstance(value, dict):
+        return list(value.values())
+    return value if isinstance(value, list) else []
 
 
 def hashed(props: Props) -> Props:
