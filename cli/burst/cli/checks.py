@@ -56,6 +56,7 @@ def _checked(name: str, check: Callable[[Session], Found], session: Session) -> 
         "warning": warning,
         "found": found,
         "mend": mend or None,
+        "code": None,
     }
 
 

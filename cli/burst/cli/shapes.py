@@ -364,6 +364,8 @@ class CheckJson(TypedDict):
     name: str
     ok: bool
     warning: bool
-    """This machine can train, but something else may not go on."""
+    """This machine, or the cluster, can train, but something else may not go on."""
     found: str
     mend: str | None
+    code: str | None
+    """AWS's own, where it refused something."""

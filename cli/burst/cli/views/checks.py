@@ -9,10 +9,15 @@ from rich.table import Table
 from rich.text import Text
 
 from burst.cli.shapes import CheckJson
+from burst.core.units import counted
 
 
-def checks_page(checks: Sequence[CheckJson]) -> RenderableType:
-    """One line a check, and a sentence at the end."""
+def checks_page(checks: Sequence[CheckJson], good: str) -> RenderableType:
+    """One line a check, and a sentence at the end.
+
+    Args:
+        good: what is said where nothing is bad; may be empty.
+    """
     made = Table(box=None, pad_edge=False, padding=(0, 2, 0, 0), show_header=False)
     made.add_column(no_wrap=True)
     made.add_column(no_wrap=True)
@@ -23,11 +28,12 @@ def checks_page(checks: Sequence[CheckJson]) -> RenderableType:
             said.append(f"\n{one['mend']}", style="yellow")
         made.add_row(_mark(one), one["name"], said)
     bad = sum(not one["ok"] for one in checks)
-    end = (
-        Text("This machine can train.", style="green")
-        if not bad
-        else Text(f"{bad} of {len(checks)} checks failed.", style="red bold")
-    )
+    if bad:
+        end = Text(f"{bad} of {counted(len(checks), 'check')} failed.", style="red bold")
+    elif good:
+        end = Text(good, style="green")
+    else:
+        return made
     return Group(made, "", end)
 
 
