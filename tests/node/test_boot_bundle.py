@@ -144,6 +144,7 @@ def test_the_cli_may_be_a_package_of_the_images_python(tmp_path: Path) -> None:
     assert machine.fetch()[0] == 0
 
 
+@pytest.mark.slow
 def test_what_burst_up_publishes_is_all_that_an_agent_needs(tmp_path: Path) -> None:
     machine = Machine(tmp_path, at=1)
     version = f"{sys.version_info.major}.{sys.version_info.minor}"
