@@ -6,7 +6,8 @@ same, that somebody should reconcile. Each call is bounded, and any number of th
 what one does not get done, the next does. While anything is live a call stays for most of a
 minute, so that it sees whether a lease is renewed; with nothing live it returns at once.
 
-Its environment names the state, as a node's does: BURST_STORE, BURST_BLOBS, BURST_CLUSTER.
+Its environment names the state, as a node's does: BURST_STORE, BURST_BLOBS, BURST_CLUSTER. What it
+prints last is what alarms and the dashboard look at (`burst.runner.measuring`).
 """
 
 from __future__ import annotations
@@ -18,8 +19,10 @@ from datetime import datetime
 from typing import Any, Protocol
 
 from burst.core.clock import Clock, SystemClock
+from burst.core.errors import BurstError
 from burst.core.workspace import open_workspace
 from burst.runner.loop import Runner
+from burst.runner.measuring import Teller, look
 from burst.runner.pools.elsewhere import left_to_people, pools_of_the_function
 
 log = logging.getLogger(__name__)
@@ -35,6 +38,7 @@ _HOME = "/tmp/burst"
 _WARNING = "EC2 Spot Instance Interruption Warning"
 
 _runner: Runner | None = None
+_teller = Teller()
 
 
 class LambdaContext(Protocol):
@@ -51,7 +55,10 @@ def handler(event: Mapping[str, Any], context: LambdaContext | None) -> dict[str
             a stream, calls again.
     """
     logging.getLogger().setLevel(logging.INFO)
-    return drive(_current(os.environ), event, seconds_for(context))
+    runner = _current(os.environ)
+    done = drive(runner, event, seconds_for(context))
+    tell(runner, SystemClock())
+    return done
 
 
 def drive(runner: Runner, event: Mapping[str, Any], seconds: float) -> dict[str, Any]:
@@ -61,6 +68,19 @@ def drive(runner: Runner, event: Mapping[str, Any], seconds: float) -> dict[str,
         runner.hear_notice(*noticed)
     passes = runner.run_for(seconds)
     return {"passes": passes, "noticed": noticed[0] if noticed else ""}
+
+
+def tell(runner: Runner, clock: Clock) -> None:
+    """Print what the cluster is at. What cannot be read is left for the next call to tell."""
+    ws = runner.workspace
+    try:
+        measured = look(ws.store, runner.strays, clock.now())
+    except BurstError as error:
+        log.warning("nothing is measured: %s", error)
+        return
+    line = _teller.line(ws.cluster.cluster, measured, clock.now())
+    if line:
+        print(line, flush=True)
 
 
 def seconds_for(context: LambdaContext | None) -> float:

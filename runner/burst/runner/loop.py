@@ -58,6 +58,11 @@ class Runner:
     def workspace(self) -> Workspace:
         return self._ws
 
+    @property
+    def strays(self) -> int:
+        """Machines that no record answered for when the pools were last swept."""
+        return sum(self._context.strays.values())
+
     def run(self, until: Callable[[], bool] | None = None) -> None:
         """Reconcile until `until()` holds (asked after every pass) or `stop` is called.
 

@@ -105,6 +105,8 @@ class Context:
     swept_at: dict[str, float] = field(default_factory=dict)
     """By pool: when its machines were last compared with the records, on the clock that never
     goes back."""
+    strays: dict[str, int] = field(default_factory=dict)
+    """By pool: machines that no record answered for at that look."""
     kept: dict[str, tuple[float | None, float]] = field(default_factory=dict)
     """By node: the newest word that it is to stay, and when it was seen on the clock that never
     goes back."""

@@ -50,10 +50,11 @@ def _is_due(ctx: Context, what: str, every: float) -> bool:
 def _sweep(ctx: Context, pool: str) -> None:
     machines = ctx.pools[pool].machines()
     nodes = ctx.store.live(Node, pool) if machines else []
-    for machine in machines:
-        found = judge_machine(pool, machine, nodes)
-        if found.verdict is Verdict.STRAY:
-            ctx.attempt(partial(_end, ctx, machine, found))
+    judged = [(machine, judge_machine(pool, machine, nodes)) for machine in machines]
+    strays = [each for each in judged if each[1].verdict is Verdict.STRAY]
+    ctx.strays[pool] = len(strays)
+    for machine, found in strays:
+        ctx.attempt(partial(_end, ctx, machine, found))
 
 
 def _tidy(ctx: Context, pool: str) -> None:
