@@ -9,11 +9,12 @@ from typing import Any
 import pytest
 
 from burst.core.clock import ManualClock
-from burst.core.model import Allocation, DrainCause, Node
+from burst.core.model import Allocation, DrainCause, Node, Trial
 from burst.core.states import AllocationState, TrialState
 from burst.core.store.port import Put
 from burst.core.workspace import open_workspace
 from burst.runner import lambda_handler
+from burst.runner.agent.site import nodes_folder
 from burst.runner.lambda_handler import LONGEST_S, drive, handler, noticed_by, seconds_for
 from burst.runner.loop import Runner
 from tests.runner.house import House, forever
@@ -168,3 +169,21 @@ def test_it_opens_what_its_environment_names_and_keeps_it_between_calls(
     ws.blobs.put("cluster/burst.yaml", b"cluster: two\n")
     handler(SCHEDULE, Left(60))
     assert lambda_handler._runner is not first
+
+
+def test_no_agent_is_started_on_the_machine_of_the_function(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Nor a node asked for: a trial that may run nowhere else waits for a person's machine."""
+    monkeypatch.setattr(lambda_handler, "_runner", None)
+    monkeypatch.chdir(tmp_path)
+    ws = open_workspace()
+    house = House(tmp_path)
+    ws.store.commit(Put(house.submit().model_copy(update={"version": 0})))
+    for _ in range(5):
+        handler(SCHEDULE, Left(0))
+    [trial] = ws.store.live(Trial)
+    assert trial.state is TrialState.WAITING
+    assert ws.store.live(Node) == []
+    assert not nodes_folder(ws.home).exists()
+    ws.store.close()
