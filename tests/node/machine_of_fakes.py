@@ -17,7 +17,7 @@ LOCAL = "Amazon EC2 NVMe Instance Storage"
 EBS = "Amazon Elastic Block Store"
 _OF_EVERY_LINUX = (
     *("sh", "env", "sleep", "timeout"),
-    *("cat", "cp", "mkdir", "mv", "rm"),
+    *("cat", "chmod", "cp", "mkdir", "mv", "rm"),
     *("grep", "head", "sed", "sort", "tail", "tr", "wc"),
 )
 

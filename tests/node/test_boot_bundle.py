@@ -127,21 +127,9 @@ def test_what_does_not_run_under_the_images_python_is_refused_with_the_reason(
 def test_an_image_without_the_aws_cli_is_named_as_that(tmp_path: Path) -> None:
     machine = Machine(tmp_path, at=1)
     (machine.bin / "aws").unlink()
-    # Where it would be found on the machine of whoever runs this.
-    status, _, said = machine.fetch(PATH=f"{machine.bin}")
-    if "no AWS CLI" not in said:
-        pytest.skip("there is an AWS CLI in /usr/local/bin here")
+    status, _, said = machine.fetch()
     assert status == 1
-
-
-def test_the_cli_may_be_a_package_of_the_images_python(tmp_path: Path) -> None:
-    machine = Machine(tmp_path, at=1)
-    beside = tmp_path / "opt-pytorch"
-    beside.mkdir()
-    for name in ("aws", "python"):
-        (machine.bin / name).rename(beside / name)
-    machine.python = beside / "python"
-    assert machine.fetch()[0] == 0
+    assert "no AWS CLI" in said
 
 
 @pytest.mark.slow

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import json
 import os
 import shlex
 import shutil
 import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -17,7 +19,8 @@ from burst.core.aws.templates import CLUSTER_FILE, NodeMachine, node_environ, te
 from tests.node.machine_of_fakes import BOOT, LOCAL, Fakes
 
 REGION, ACCOUNT = "ap-southeast-2", "123456789012"
-SCRIPTS = sorted(BOOT.glob("*.sh"))
+SCRIPTS = sorted(path for path in BOOT.iterdir() if path.suffix != ".service")
+SHELLCHECK = Path(sys.executable).with_name("shellcheck")
 FI_INFO = """\
 provider: efa
     fabric: efa-direct
@@ -57,7 +60,7 @@ def test_its_scripts_are_clean_and_need_no_more_than_posix(tmp_path: Path) -> No
     data = tmp_path / "user-data.sh"
     data.write_text(written())
     checked = subprocess.run(
-        ["shellcheck", *map(str, SCRIPTS), str(data)], capture_output=True, text=True, check=False
+        [SHELLCHECK, *map(str, SCRIPTS), str(data)], capture_output=True, text=True, check=False
     )
     assert checked.stdout == ""
     if dash := shutil.which("dash"):
@@ -94,7 +97,7 @@ def test_what_a_node_has_to_know_reaches_its_agent_and_nobody_else(tmp_path: Pat
     assert {name: seen.get(name) for name in environ} == environ
     assert seen["BURST_CLUSTER"] == CLUSTER_FILE
     assert seen["BURST_HOME"] == str(tmp_path / ".burst"), "the disks are not for burst to take"
-    for path in node.etc.iterdir():
+    for path in (node.etc, node.etc / "node.env"):
         assert path.stat().st_mode & 0o077 == 0, "only the machine's owner reads it"
 
 
@@ -182,6 +185,48 @@ def test_a_machine_that_was_told_nothing_says_so(tmp_path: Path) -> None:
     done = Fakes(tmp_path).run("node.sh", BURST_ETC=str(tmp_path))
     assert done.returncode == 1
     assert "user data writes it" in done.stderr
+
+
+def test_the_aws_cli_may_be_a_package_of_the_images_python(ready: Node, tmp_path: Path) -> None:
+    ready.program("lsblk", "exit 1")
+    beside = tmp_path / "pytorch"
+    beside.mkdir()
+    (ready.bin / "python").rename(beside / "python")
+    ready.program("aws", f': > "{tmp_path}/asked"; exit 1')
+    (ready.bin / "aws").rename(beside / "aws")
+    told = {"BURST_BUNDLE": "s3://b/cluster/node-77.zip", "BURST_BUNDLE_TRIES": "1"}
+    start(ready, BURST_PYTHON=str(beside / "python"), **told)
+    assert (tmp_path / "asked").exists()
+
+
+def test_docker_pulls_from_ecr_by_the_machines_role_and_from_elsewhere_without_a_login(
+    ready: Node,
+) -> None:
+    ready.program("lsblk", "exit 1")
+    ready.program("aws", 'echo "secret of $*"')
+    ready.agent(
+        """
+        grep -q '"credsStore": "burst"' "$DOCKER_CONFIG/config.json"
+        for registry in 123456789012.dkr.ecr.eu-west-1.amazonaws.com https://index.docker.io/v1/
+        do printf %s "$registry" | docker-credential-burst get || echo "status $?"; done
+        docker-credential-burst list
+        """
+    )
+    _, ecr, elsewhere, status, known = start(ready).stdout.splitlines()
+    assert json.loads(ecr) == {
+        "ServerURL": "123456789012.dkr.ecr.eu-west-1.amazonaws.com",
+        "Username": "AWS",
+        "Secret": "secret of ecr get-login-password --region eu-west-1",
+    }
+    assert elsewhere == "credentials not found in native keychain", "as docker expects it"
+    assert (status, known) == ("status 1", "{}")
+
+
+def test_a_login_that_the_image_has_is_kept(ready: Node, tmp_path: Path) -> None:
+    ready.program("lsblk", "exit 1")
+    (tmp_path / ".docker").mkdir()
+    (tmp_path / ".docker" / "config.json").write_text("{}")
+    assert "DOCKER_CONFIG" not in start(ready).stdout
 
 
 # --- EFA ----------------------------------------------------------------------------------------

@@ -20,6 +20,7 @@ _INSTALLED = (
     "fabric.sh",
     "bundle.sh",
     "node.sh",
+    "docker-credential-burst",
     "burst-deadman.service",
     "burst-node.service",
 )
@@ -59,9 +60,9 @@ def node_script(
 # What a machine of a pool of burst boots with: files, and what starts burst from them.
 set -eu
 etc="${{BURST_ETC:-/etc/burst}}"
-mkdir -p "$etc"
 (
 umask 077
+mkdir -p "$etc"
 {"".join(_written(name, text) for name, text in texts.items())})
 {first}"""
 

@@ -33,9 +33,6 @@ if [ -d "$folder" ]; then
     exit 0
 fi
 
-# The AWS CLI is a program of the system or a package of that Python.
-PATH=$PATH:/usr/local/bin:/snap/bin
-case $python in */*) PATH=$PATH:${python%/*} ;; esac
 if ! command -v aws >/dev/null; then
     say "cannot fetch $url: the image has no AWS CLI (aws); install it there, or burst itself"
     exit 1

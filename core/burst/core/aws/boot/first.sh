@@ -11,6 +11,7 @@ if [ -z "$units" ] && [ "$etc" = /etc/burst ] && [ -d /run/systemd/system ]; the
     units=/etc/systemd/system
 fi
 
+chmod 700 "$etc/docker-credential-burst"
 if [ -n "$units" ]; then
     cp "$etc"/burst-*.service "$units"
     systemctl daemon-reload

@@ -22,6 +22,15 @@ set -a
 set +a
 python=${BURST_PYTHON:-python}
 
+# The AWS CLI is a program of the system or a package of that Python.
+case $python in */*) PATH=$PATH:${python%/*} ;; esac
+export PATH="$PATH:/usr/local/bin:/snap/bin:$etc"
+if [ -z "${DOCKER_CONFIG:-}" ] && [ ! -e "${HOME:-/root}/.docker/config.json" ]; then
+    export DOCKER_CONFIG="$etc/docker"
+    mkdir -p "$DOCKER_CONFIG"
+    echo '{"credsStore": "burst"}' >"$DOCKER_CONFIG/config.json"
+fi
+
 if [ -z "${BURST_HOME:-}" ]; then
     disks=$(sh "$etc/disks.sh")
     export BURST_HOME="${disks:-/var/lib}/burst"
