@@ -21,8 +21,8 @@ from tests.infra.double.steps import Killed
 with warnings.catch_warnings():
     # Packages of the provider warn of classes of their own as soon as they are imported.
     warnings.simplefilter("ignore", DeprecationWarning)
-    loaded = (aws.dynamodb.Table, aws.ec2.Vpc, aws.ebs.Volume, aws.iam.Role)
-    loaded += (aws.lambda_.Function, aws.s3.Bucket)
+    loaded: list[object] = [aws.dynamodb.Table, aws.ec2.Vpc, aws.ebs.Volume, aws.iam.Role]
+    loaded += [aws.lambda_.Function, aws.s3.Bucket]
 
 TRUST = json.dumps(
     {
@@ -90,7 +90,7 @@ def test_what_is_made_stays_the_same_and_is_deleted_from_the_leaves(here: Here) 
 
 
 def test_a_plan_makes_nothing_and_knows_no_ids(here: Here) -> None:
-    seen = []
+    seen: list[str] = []
 
     def program() -> None:
         network().id.apply(seen.append)
@@ -104,9 +104,9 @@ def test_a_plan_makes_nothing_and_knows_no_ids(here: Here) -> None:
 def test_one_change_is_one_update(here: Here) -> None:
     here.up(network)
     before = here.named("net").id
-    changed = here.preview(lambda: network(kind="new") and None)
+    changed = here.preview(lambda: network(kind="new"))
     assert changed.changes == {"same": 2, "update": 1}
-    assert here.up(lambda: network(kind="new") and None).changes == {"same": 2, "update": 1}
+    assert here.up(lambda: network(kind="new")).changes == {"same": 2, "update": 1}
     assert here.named("net").id == before
     found = client("ec2").describe_vpcs(VpcIds=[before])["Vpcs"][0]["Tags"]
     assert {"Key": "kind", "Value": "new"} in found
@@ -115,7 +115,7 @@ def test_one_change_is_one_update(here: Here) -> None:
 def test_what_cannot_change_is_made_anew_before_the_old_goes(here: Here) -> None:
     here.up(network)
     before = here.named("net").id
-    ran = here.up(lambda: network("10.1.0.0/16") and None)
+    ran = here.up(lambda: network("10.1.0.0/16"))
     assert ran.ok, ran.text
     assert ran.changes == {"replace": 2, "same": 1}
     ended = [*ran.did("create-replacement"), *ran.did("delete-replaced")]
@@ -124,7 +124,7 @@ def test_what_cannot_change_is_made_anew_before_the_old_goes(here: Here) -> None
 
 
 def test_a_thing_of_a_given_name_goes_before_another_takes_it(here: Here) -> None:
-    def program(path: str) -> Callable[[], None]:
+    def program(path: str) -> Callable[[], object]:
         def run() -> None:
             role = aws.iam.Role("role", name="named", path=path, assume_role_policy=TRUST)
             aws.iam.RolePolicy("can", name="can", role=role.name, policy=policy("s3:GetObject"))
@@ -161,7 +161,7 @@ def test_a_name_that_is_made_up_stays(here: Here) -> None:
 
 
 def test_a_document_is_the_same_whatever_its_order(here: Here) -> None:
-    def program(document: str) -> Callable[[], None]:
+    def program(document: str) -> Callable[[], object]:
         def run() -> None:
             aws.iam.Role("role", name="ordered", assume_role_policy=document)
 
@@ -193,11 +193,11 @@ def test_components_group_at_any_depth(here: Here) -> None:
                 aws.ec2.Vpc("in", cidr_block="10.0.0.0/16", opts=Options(parent=self))
             self.register_outputs({"deep": deep})
 
-    ran = here.up(lambda: Box("a", 2) and None)
+    ran = here.up(lambda: Box("a", 2))
     assert ran.changes == {"create": 5}, ran.text
     box = "test:box:Box$test:box:Box$test:box:Box$aws:ec2/vpc:Vpc"
     assert here.named("in").urn == f"urn:pulumi:dev::trial::{box}::in"
-    assert here.up(lambda: Box("a", 2) and None).changes == {"same": 5}
+    assert here.up(lambda: Box("a", 2)).changes == {"same": 5}
     assert here.destroy().changes == {"delete": 5}
 
 
@@ -248,7 +248,7 @@ def test_a_failed_update_says_so_in_the_words_of_the_real_one(here: Here) -> Non
 
 
 def held() -> None:
-    """A bucket that cannot be deleted while something is in it, and what has nothing to do with it."""
+    """A bucket that cannot be deleted while something is in it, and things that need it not."""
     aws.s3.Bucket("box", bucket="trial-box")
     network()
 
@@ -286,7 +286,7 @@ def test_the_rest_is_made_when_the_engine_is_to_go_on(here: Here) -> None:
 
 
 def test_what_is_protected_is_not_deleted_and_neither_is_anything_else(here: Here) -> None:
-    def program(protect: bool) -> Callable[[], None]:
+    def program(protect: bool) -> Callable[[], object]:
         def run() -> None:
             network()
             aws.s3.Bucket("box", bucket="trial-box", opts=Options(protect=protect))
@@ -313,7 +313,7 @@ def test_what_is_to_be_retained_is_forgotten_and_left(here: Here) -> None:
 
 
 def test_changes_that_are_to_be_ignored_are(here: Here) -> None:
-    def program(value: str) -> Callable[[], None]:
+    def program(value: str) -> Callable[[], object]:
         def run() -> None:
             tags = {"Name": "net", "by": value}
             opts = Options(ignore_changes=["tags.by"])
@@ -347,7 +347,7 @@ def zip_of(path: Path, text: str, when: int = 1980) -> Path:
 
 
 def test_the_contents_of_code_decide_not_its_name(here: Here, tmp_path: Path) -> None:
-    def program(path: Path) -> Callable[[], None]:
+    def program(path: Path) -> Callable[[], object]:
         def run() -> None:
             role = aws.iam.Role("role", name="runs", assume_role_policy=TRUST)
             aws.lambda_.Function(
@@ -426,7 +426,7 @@ def test_data_sources_and_the_settings_of_a_provider(here: Here) -> None:
 
 
 def test_what_the_double_does_not_know_it_refuses(here: Here) -> None:
-    ran = here.up(lambda: aws.ebs.Volume("disk", availability_zone="us-east-1a", size=1) and None)
+    ran = here.up(lambda: aws.ebs.Volume("disk", availability_zone="us-east-1a", size=1))
     assert not ran.ok
     assert "knows no resource type aws:ebs/volume:Volume" in ran.text
 

@@ -13,8 +13,9 @@ from typing import Any
 
 from tests.infra.double.backend import Folder
 from tests.infra.double.cloud import Tick
+from tests.infra.double.programs import Program
 from tests.infra.double.project import Project
-from tests.infra.double.running import Program, Wanted, update
+from tests.infra.double.running import Wanted, update
 from tests.infra.double.secrets import Crypter
 from tests.infra.double.stacks import Stack
 from tests.infra.double.state import Resource, Snapshot

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import runpy
 import signal
 import sys
 import threading
@@ -19,6 +18,7 @@ from tests.infra.double.book import Book
 from tests.infra.double.cloud import Tick
 from tests.infra.double.engine import Engine, root_outputs
 from tests.infra.double.events import Events
+from tests.infra.double.programs import Program, main_of, run_here
 from tests.infra.double.project import Project
 from tests.infra.double.secrets import Crypter
 from tests.infra.double.stacks import Stack, now
@@ -33,7 +33,6 @@ _TITLES = {
     "refresh": "Refreshing",
 }
 _KINDS = {"up": "update", "preview": "Preview", "destroy": "destroy", "refresh": "refresh"}
-Program = Callable[[], None]
 
 
 @dataclass(frozen=True)
@@ -157,7 +156,7 @@ def run_program(
             organization="organization",
         )
         if not wanted.client:
-            error = _run_here(wanted.program, project, request)
+            error = run_here(wanted.program or main_of(project.program), request)
         else:
             with grpc.insecure_channel(wanted.client) as channel:
                 asked = language_pb2_grpc.LanguageRuntimeStub(channel).Run.future(request)
@@ -172,18 +171,6 @@ def run_program(
             if not engine.steps.events.has_errors:
                 engine.steps.events.diagnose("error", error, engine.root)
             engine.failed = True
-
-
-def _run_here(program: Program | None, project: Project, request: Any) -> str:
-    """In this process: `__main__.py` of the project, unless another is given."""
-    from pulumi.automation._server import LanguageServer
-
-    def main() -> None:
-        sys.path.insert(0, str(project.program))
-        runpy.run_path(str(project.program / "__main__.py"), run_name="__main__")
-
-    server: Any = LanguageServer(program or main)
-    return str(server.Run(request, None).error)
 
 
 @contextmanager
