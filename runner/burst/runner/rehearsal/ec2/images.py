@@ -5,18 +5,22 @@ from __future__ import annotations
 import json
 from pathlib import Path
 
+from burst.core.aws import images
+
 IMAGES = {
     "ami-0b0a57de1ea2a1a01": "Deep Learning Base OSS Nvidia Driver GPU AMI (Ubuntu 22.04)",
     "ami-0b0a57de1ea2a1a02": "Deep Learning Base OSS Nvidia Driver GPU AMI (Ubuntu 24.04)",
     "ami-0b0a57de1ea2a1a03": "Deep Learning Base OSS Nvidia Driver GPU AMI (Amazon Linux 2023)",
+    "ami-0b0a57de1ea2a1a04": "Deep Learning OSS Nvidia Driver AMI GPU PyTorch (Ubuntu 24.04)",
 }
 DEFAULT_IMAGE = next(iter(IMAGES))
 _PREFIX = "/aws/service/deeplearning/ami/x86_64/base-oss-nvidia-driver-gpu"
 _SYSTEMS = ("ubuntu-22.04", "ubuntu-24.04", "amazon-linux-2023")
 PARAMETERS = {
     f"{_PREFIX}-{system}/latest/ami-id": image
-    for system, image in zip(_SYSTEMS, IMAGES, strict=True)
+    for system, image in zip(_SYSTEMS, IMAGES, strict=False)
 }
+PARAMETERS[images.DEFAULT_IMAGE.removeprefix("resolve:ssm:")] = next(reversed(IMAGES))
 """AWS's public parameters of the newest of them."""
 
 
