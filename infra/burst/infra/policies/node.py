@@ -23,11 +23,13 @@ from burst.infra.settings import Settings
 
 
 def node_policy(settings: Settings) -> dict[str, Any]:
+    """Its writes are fenced by the trial's token, which is a check of a record, and its lease is
+    the one record that is ever deleted."""
     place = Place.of(settings)
     return document(
         [
             read_records(place),
-            write_records(place),
+            write_records(place, "dynamodb:ConditionCheckItem", "dynamodb:DeleteItem"),
             *read_blobs(place),
             write_blobs(place, CHECKPOINTS, LOGS, PROBES),
             *(_sessions() if "sessions" in settings.aws.endpoints else ()),

@@ -55,7 +55,8 @@ def admin_policy(settings: Settings) -> dict[str, Any]:
     place = Place.of(settings)
     return document(
         [
-            *run(settings, *_THEIRS, CLUSTER),
+            *run(settings),
+            write_blobs(place, *_THEIRS, CLUSTER),
             Statement(
                 "CallFunction",
                 actions=("lambda:InvokeFunction", "lambda:GetFunctionConfiguration"),

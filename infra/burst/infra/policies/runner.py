@@ -13,35 +13,28 @@ from burst.infra.policies.fleet import (
 )
 from burst.infra.policies.place import Place
 from burst.infra.policies.state import (
-    CHECKPOINTS,
     read_blobs,
     read_records,
     tidy_blobs,
-    write_blobs,
     write_records,
 )
 from burst.infra.settings import Settings
 
 
 def runner_policy(settings: Settings) -> dict[str, Any]:
-    """Of the function. It deletes checkpoints that nothing keeps any more."""
+    """Of the function."""
     place = Place.of(settings)
-    return document([*run(settings, CHECKPOINTS), *_be_a_function(place)])
+    return document([*run(settings), *_be_a_function(place)])
 
 
-def run(settings: Settings, *below: str) -> list[Statement]:
-    """What running a runner takes, for the function and for a person who does.
-
-    Args:
-        below: prefixes of the bucket to write to.
-    """
+def run(settings: Settings) -> list[Statement]:
+    """What running a runner takes, for the function and for a person who does."""
     place = Place.of(settings)
     return [
         read_records(place),
         write_records(place),
         *read_blobs(place),
-        write_blobs(place, *below),
-        tidy_blobs(place),
+        *tidy_blobs(place),
         look_at_types(place),
         look_at_machines(place),
         *buy_machines(place, settings.aws.image),

@@ -25,16 +25,15 @@ def read_records(place: Place) -> Statement:
     )
 
 
-def write_records(place: Place) -> Statement:
-    """Every write is a transaction, which IAM knows by its parts alone."""
+def write_records(place: Place, *more: str) -> Statement:
+    """Every write is a transaction, which IAM knows by its parts alone.
+
+    Args:
+        more: further parts, beside those that add records and change them.
+    """
     return Statement(
         "WriteRecords",
-        actions=(
-            "dynamodb:PutItem",
-            "dynamodb:UpdateItem",
-            "dynamodb:DeleteItem",
-            "dynamodb:ConditionCheckItem",
-        ),
+        actions=("dynamodb:PutItem", "dynamodb:UpdateItem", *more),
         resources=(place.table,),
     )
 
@@ -60,11 +59,23 @@ def write_blobs(place: Place, *below: str) -> Statement:
     )
 
 
-def tidy_blobs(place: Place) -> Statement:
-    """Find the uploads that no writer will finish."""
-    return Statement(
-        "FindUploads", actions=("s3:ListBucketMultipartUploads",), resources=(place.bucket,)
-    )
+def tidy_blobs(place: Place) -> list[Statement]:
+    """Delete checkpoints that nothing keeps any more, and uploads that no writer will finish."""
+    return [
+        Statement(
+            "DeleteCheckpoints",
+            actions=("s3:DeleteObject",),
+            resources=_objects(place, (CHECKPOINTS,)),
+        ),
+        Statement(
+            "FindUploads", actions=("s3:ListBucketMultipartUploads",), resources=(place.bucket,)
+        ),
+        Statement(
+            "DiscardUploads",
+            actions=("s3:AbortMultipartUpload",),
+            resources=(f"{place.bucket}/*",),
+        ),
+    ]
 
 
 def _objects(place: Place, below: Sequence[str]) -> tuple[str, ...]:
