@@ -179,12 +179,12 @@ def _interruptible(engine: Engine) -> Iterator[None]:
     second ends the process."""
 
     def interrupt(number: int, _: Any) -> None:
+        engine.give_up()
         signal.signal(number, signal.SIG_DFL)
         text = (
             "^C received; cancelling. If you would like to terminate immediately, press ^C again."
         )
         os.write(2, f"{text}\n".encode())
-        engine.give_up()
 
     if threading.current_thread() is not threading.main_thread():
         yield
