@@ -68,7 +68,16 @@ class Follower:
     _waits: dict[str, str] = field(default_factory=dict)
 
     def look(self, now: float) -> list[Happening]:
-        """Read what changed; returns what happened since the last look, oldest first."""
+        """Read what changed; returns what happened since the last look, oldest first. After one
+        that failed the next tells what it would have told."""
+        told = self.cursor, self.picture, dict(self._validations), dict(self._waits)
+        try:
+            return self._look(now)
+        except BaseException:
+            self.cursor, self.picture, self._validations, self._waits = told
+            raise
+
+    def _look(self, now: float) -> list[Happening]:
         attaching = self.picture is None and bool(self.cursor)
         happened = [_event(event) for event in self._events()]
         if self.picture is None:
