@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import subprocess
 import sys
 import warnings
@@ -88,9 +89,18 @@ def test_a_stack_goes_up_stays_the_same_and_goes_away(double: Double) -> None:
 
 
 def test_one_that_was_killed_leaves_its_lock_and_what_it_had_begun(double: Double) -> None:
+    write_program(
+        double.root / "project",
+        """
+import pulumi_aws as aws
+
+aws.ec2.Vpc("net", cidr_block="10.0.0.0/16", tags={"Name": "net"})
+""",
+    )
+    pulumi_in(double.root / "project", double, "stack", "init", "dev")
     # Saved: the stack; that the network is about to be made; and then it is made.
-    with pytest.raises(automation.CommandError, match="code: 137"):
-        stack_of(double, PULUMI_DOUBLE_DIES_AT="6").up()
+    killed = pulumi_in(double.root / "project", double, "up", "--yes", PULUMI_DOUBLE_DIES_AT="6")
+    assert killed.returncode == 137
     stack = stack_of(double)
     with pytest.raises(automation.ConcurrentUpdateError, match=r"locked by 1 lock\(s\)") as caught:
         stack.up()
@@ -215,18 +225,26 @@ def test_a_refusal_of_the_cloud_is_told_in_the_words_of_the_real_provider(double
 
 def test_a_program_in_a_folder_is_run_too_by_the_first_pulumi_on_the_path(double: Double) -> None:
     folder = double.root / "own"
+    write_program(folder, 'import pulumi\npulumi.export("told", pulumi.get_stack())\n')
+    for command in (("stack", "init", "dev"), ("up", "--yes")):
+        assert pulumi_in(folder, double, *command).returncode == 0
+    told = pulumi_in(folder, double, "stack", "output", "--json").stdout
+    assert json.loads(told) == {"told": "dev"}
+
+
+def write_program(folder: Path, text: str) -> None:
+    """A project as people have it: a program in a folder."""
     folder.mkdir()
-    (folder / "Pulumi.yaml").write_text("name: own\nruntime: python\n")
-    text = 'import pulumi\npulumi.export("told", pulumi.get_stack())\n'
+    (folder / "Pulumi.yaml").write_text("name: trial\nruntime: python\n")
     (folder / "__main__.py").write_text(text)
 
-    def run(*args: str) -> str:
-        command = ["pulumi", *args, "--stack", "dev", "--non-interactive"]
-        environ = {**double.environ, "PYTHONPATH": ":".join(sys.path)}
-        return subprocess.run(
-            command, cwd=folder, env=environ, check=True, capture_output=True, text=True
-        ).stdout
 
-    run("stack", "init", "dev")
-    run("up", "--yes")
-    assert json.loads(run("stack", "output", "--json")) == {"told": "dev"}
+def pulumi_in(
+    folder: Path, double: Double, *args: str, **environ: str
+) -> subprocess.CompletedProcess[str]:
+    """The first `pulumi` on the PATH."""
+    given = {**double.environ, "PYTHONPATH": os.pathsep.join(sys.path), **environ}
+    command = ["pulumi", *args, "--stack", "dev", "--non-interactive"]
+    return subprocess.run(
+        command, cwd=folder, env=given, capture_output=True, text=True, check=False
+    )
