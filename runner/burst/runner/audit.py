@@ -82,18 +82,18 @@ def audit(ws: Workspace, pools: Mapping[str, Pool], *, within: float = WITHIN_S)
         within: seconds after which nobody's answer is waited for any more.
     """
     until = time.monotonic() + within
-    store = _aside(ws.store.newest_cursor)
-    uploads = _aside(ws.blobs.unfinished)
-    asked = {name: _aside(partial(_all_of, pool)) for name, pool in pools.items()}
+    store = ask_aside(ws.store.newest_cursor)
+    uploads = ask_aside(ws.blobs.unfinished)
+    asked = {name: ask_aside(partial(_all_of, pool)) for name, pool in pools.items()}
     found = _uploads(ws.blobs, uploads, until)
     has: dict[str, _Has] = {}
     for name, look in asked.items():
         try:
-            has[name] = _answer(look, until)
+            has[name] = answer_of(look, until)
         except BurstError as error:
             found.append(_unknown(name, "pool", name, error))
     try:
-        _answer(store, until)
+        answer_of(store, until)
         with patience(max(1.0, until - time.monotonic())):
             nodes = ws.store.live(Node) if any(map(any, has.values())) else []
     except BurstError as error:
@@ -116,7 +116,7 @@ def _all_of(pool: Pool) -> _Has:
 def _uploads(blobs: Blobs, look: Future[Sequence[Unfinished]], until: float) -> list[Found]:
     """Uploads that no writer will finish, which are paid for and show as no blob."""
     try:
-        unfinished = _answer(look, until)
+        unfinished = answer_of(look, until)
     except BurstError as error:
         return [_unknown(BLOBS, "blobs", blobs.url, error)]
     will = "no writer is at it any more: it is discarded"
@@ -131,7 +131,7 @@ def _min_nodes(cluster: ClusterConfig, pool: str) -> int:
     return config.min_nodes if isinstance(config, AwsPool) else 0
 
 
-def _aside(ask: Callable[[], T]) -> Future[T]:
+def ask_aside(ask: Callable[[], T]) -> Future[T]:
     """Ask in a thread of its own, which a process that ends does not wait for."""
     answer: Future[T] = Future()
 
@@ -146,7 +146,7 @@ def _aside(ask: Callable[[], T]) -> Future[T]:
     return answer
 
 
-def _answer(asked: Future[T], until: float) -> T:
+def answer_of(asked: Future[T], until: float) -> T:
     """
     Raises:
         Unreachable: there is none yet.

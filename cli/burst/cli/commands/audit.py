@@ -16,20 +16,19 @@ def audit(session: Session, as_json: bool) -> int:
     """List all that the cluster has in the cloud, and who answers for it.
 
     It goes by tags first and by records after, so it needs no record to be complete. The exit
-    status is 1 if anything is not explained: a machine that no record answers for, or a pool, the
-    table or the bucket that could not be looked at. Where that is the table, all the rest is
-    listed nevertheless. It takes some fifteen seconds at the most. Nothing is changed; the runner
-    ends what is nobody's.
+    status is 1 if anything is not explained: a machine that no record answers for, something that
+    `burst down` has left, or what could not be looked at, such as a pool or the table. Where that
+    is the table, all the rest is listed nevertheless. It takes some fifteen seconds at the most.
+    Nothing is changed; the runner ends what is nobody's.
 
     --json prints an array of `Found`.
     """
-    from burst.runner.audit import audit as look
+    from burst.cli.auditing import find_all
     from burst.runner.audit import unexplained
     from burst.runner.pools import open_pools
 
-    workspace = session.workspace
-    pools = open_pools(workspace)
-    found = look(workspace, pools)
+    pools = open_pools(session.workspace)
+    found = find_all(session, pools)
     if as_json:
         rows: list[FoundJson] = [
             {

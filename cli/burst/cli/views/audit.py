@@ -66,7 +66,7 @@ def _will(found: Found) -> str:
 
 def _is_silent(found: Found) -> bool:
     """Whether it is no thing that was found, but where nobody could look."""
-    return found.kind in ("pool", "blobs", "store")
+    return found.kind in ("pool", "blobs", "store", "kind")
 
 
 def _age(age: float | None) -> str:
