@@ -27,6 +27,7 @@ GITHUB = {
     "run_attempt": "1",
     "job": "train",
     "token": "ghs_of_the_job",
+    "actor": "ada",
 }
 
 

@@ -39,7 +39,6 @@ class Step:
     status: int | None = None
     log: str = ""
     outputs: dict[str, str] = field(default_factory=dict)
-    took: float = 0.0
     uses: str = ""
     given: Mapping[str, str] = field(default_factory=dict)
 
@@ -135,7 +134,6 @@ class Job:
         script.write_text(one["run"])
         output.touch()
         folder = self.workspace / self._filled(one.get("working-directory", "."))
-        began = time.monotonic()
         with log.open("wb") as sink:
             process = subprocess.Popen(
                 ["bash", "--noprofile", "--norc", "-e", "-o", "pipefail", str(script)],
@@ -149,21 +147,18 @@ class Job:
                 preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_DFL),
             )
             if cancel is not None:
-                began = self._cancel_once(process, cancel)
+                self._cancel_once(process, cancel)
             step.status = process.wait()
-        step.took = time.monotonic() - began
         step.log = log.read_text()
         step.outputs = _read_outputs(output.read_text())
         step.outcome = "success" if step.status == 0 else "failure"
         if cancel is not None and self._cancelled:
             step.outcome = "cancelled"
 
-    def _cancel_once(self, process: subprocess.Popen[bytes], cancel: Callable[[], bool]) -> float:
-        """Returns when it was cancelled."""
+    def _cancel_once(self, process: subprocess.Popen[bytes], cancel: Callable[[], bool]) -> None:
         while process.poll() is None and not cancel():
             time.sleep(0.1)
         self._cancelled = process.poll() is None
-        began = time.monotonic()
         for number, wait in ((signal.SIGINT, TERM_AFTER_S), (signal.SIGTERM, KILL_AFTER_S)):
             if process.poll() is None:
                 process.send_signal(number)
@@ -173,7 +168,6 @@ class Job:
                     continue
         if process.poll() is None:
             os.killpg(process.pid, signal.SIGKILL)
-        return began
 
     def _environ(self, env: Mapping[str, str], output: Path) -> dict[str, str]:
         github = {

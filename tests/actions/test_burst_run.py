@@ -11,7 +11,7 @@ import pytest
 import yaml
 
 from tests.actions.conftest import Site
-from tests.actions.double import TERM_AFTER_S, Job, Ran
+from tests.actions.double import Job, Ran
 
 HERE: dict[str, str] = {"working_directory": "models", "version": "installed"}
 
@@ -55,6 +55,7 @@ def test_it_trains_once_and_says_what_came_of_it_however_often_the_job_is_run(si
     assert "● running  1 slot in pool local" in log
     assert "accepted, not acted on yet: budget.usd" in log
     assert "### ✔ completed: `digits`" in summary
+    assert "` by `ada`" in summary
     assert "| `t0000` | ✔ completed |" in summary
     assert "```mermaid\nxychart-beta" in summary
     assert "the budget of $5 is not enforced yet" in summary
@@ -81,8 +82,7 @@ def test_a_cancelled_workflow_pauses_it_and_the_job_run_again_goes_on_from_there
 
     cancelled = run(site.job(), cancel=lambda: _quiet(has_saved), after_cancel=False, **what)
     step = cancelled.steps["run"]
-    assert (step.outcome, step.status) == ("cancelled", 130)
-    assert step.took < TERM_AFTER_S
+    assert (step.outcome, step.status) == ("cancelled", 130)  # it was not killed
     assert "is paused: it checkpoints and gives back its slots" in step.log
     assert state(site) == "paused"
     before = site.experiments()[0]["id"]
@@ -137,7 +137,6 @@ def test_a_cancelled_workflow_does_what_was_asked_for(
 
     ran = run(site.job(), cancel=lambda: _quiet(runs), after_cancel=False, on_cancel=wish)
     assert ran.steps["run"].status == 130
-    assert ran.steps["run"].took < TERM_AFTER_S
     assert state(site) in ends
     if wish == "leave":
         site.burst("kill", "latest", "--wait")
@@ -215,6 +214,7 @@ def test_what_never_was_submitted_fails_the_job_and_the_summary_says_so(site: Si
         ({"timeout": "soon"}, "'soon' is not a duration"),
         ({"set": "nonsense"}, "nonsense"),
         ({"key": "a.t3"}, "ends like a trial's id"),
+        ({"wait": "false", "timeout": "1h"}, "with --detach nobody watches the time"),
     ],
 )
 def test_an_input_that_means_nothing_is_told_and_nothing_is_submitted(

@@ -22,7 +22,7 @@ __all__ = ["heard"]
 
 CLOUD = """
 cluster: lab
-aws: {region: us-east-1, account: "123456789012"}
+aws: {region: us-east-1, account: "123456789012", runner: RUNNER}
 pools:
   spot: {kind: aws, instance_types: [c5.large], max_nodes: 2}
   desk: {kind: local}
@@ -40,6 +40,7 @@ def started(monkeypatch: pytest.MonkeyPatch) -> list[str]:
 
     for module in (handing_over, driving, pushing):
         monkeypatch.setattr(module, "start_runner", start)
+
     def drive(workspace: Any) -> nullcontext[None]:
         runners.append("here")
         return nullcontext()
@@ -229,26 +230,32 @@ def test_what_is_over_in_time_is_not_paused(burst: Burst, folder: Path, ends: No
     assert only(burst).state is ExperimentState.COMPLETED
 
 
+def test_nobody_who_leaves_can_watch_the_time(burst: Burst, folder: Path) -> None:
+    command = ("run", str(folder / "exp.yaml"), "--detach", "--timeout", "1h")
+    assert "--timeout is for who stays" in burst(*command, status=2).stderr
+    assert burst.store.children(Experiment, "") == []
+
+
 def test_a_time_that_is_none_is_told(burst: Burst, folder: Path) -> None:
     said = burst("run", str(folder / "exp.yaml"), "--timeout", "soon", status=2).stderr
     assert "'soon' is not a duration" in said
 
 
 @pytest.mark.parametrize(
-    ("pools", "store", "elsewhere"),
+    ("pools", "runner", "elsewhere"),
     [
-        (("spot",), "", True),
-        (("spot", "desk"), "", False),
-        (("spot",), "store: dynamodb://mine?region=us-east-1\n", False),
+        (("spot",), "function", True),
+        (("spot", "desk"), "function", False),
+        (("spot",), "here", False),
     ],
 )
 def test_where_the_function_drives_nobody_here_does(
-    tmp_path: Path, started: list[str], pools: tuple[str, ...], store: str, elsewhere: bool
+    tmp_path: Path, started: list[str], pools: tuple[str, ...], runner: str, elsewhere: bool
 ) -> None:
     from burst.cli.elsewhere import driver_for, hand_over, is_driven_elsewhere, see_driven
     from burst.cli.session import Session
 
-    (tmp_path / "burst.yaml").write_text(CLOUD + store)
+    (tmp_path / "burst.yaml").write_text(CLOUD.replace("RUNNER", runner))
     session = Session(environ={"BURST_HOME": str(tmp_path / "home")}, cwd=tmp_path)
     config = {**world.experiment().config, "resources": {"pools": list(pools)}}
     experiment = world.experiment(config=config)
@@ -258,12 +265,3 @@ def test_where_the_function_drives_nobody_here_does(
     with driver_for(session, experiment):
         pass
     assert started == ([] if elsewhere else ["started", "started", "here"])
-
-
-def test_a_store_that_the_environment_names_is_driven_from_here(tmp_path: Path) -> None:
-    from burst.cli.elsewhere import is_driven_elsewhere
-    from burst.cli.session import Session
-
-    (tmp_path / "burst.yaml").write_text(CLOUD)
-    environ = {"BURST_HOME": str(tmp_path / "home"), "BURST_STORE": f"sqlite://{tmp_path}/s.db"}
-    assert not is_driven_elsewhere(Session(environ=environ, cwd=tmp_path), ["spot"])

@@ -1,8 +1,8 @@
 """Whether others decide and act already, so that a command only asks and watches.
 
-Where `burst up` made a cluster's state, it made the function too that runs when something is
-submitted, and every minute. Then nobody's machine has to drive, and who may submit need not be
-allowed to buy machines. A `local` pool is the exception: its agent is started on this machine.
+Where the cluster's account has a function (`aws.runner`), it runs when something is submitted, and
+every minute. Then nobody's machine has to drive, and who may submit need not be allowed to buy
+machines. A `local` pool is the exception: its agent is started on this machine.
 """
 
 from __future__ import annotations
@@ -12,7 +12,6 @@ from contextlib import AbstractContextManager, nullcontext
 from typing import TYPE_CHECKING, TypeVar
 
 from burst.cli.session import Session
-from burst.core.config.cluster import LocalPool
 from burst.core.model import Experiment, Trial
 from burst.core.states import is_terminal
 
@@ -24,11 +23,12 @@ T = TypeVar("T")
 
 def is_driven_elsewhere(session: Session, pools: Iterable[str]) -> bool:
     """Whether the cluster's function does all that trials in these pools need."""
+    from burst.runner.pools.elsewhere import left_to_people
+
     cluster = session.workspace.cluster
-    named = cluster.store or session.environ.get("BURST_STORE")
-    if cluster.aws is None or named:
+    if cluster.aws is None or cluster.aws.runner != "function":
         return False
-    return not any(isinstance(cluster.pools.get(name), LocalPool) for name in pools)
+    return left_to_people(cluster).isdisjoint(pools)
 
 
 def pools_of(session: Session, record: Experiment | Trial) -> tuple[str, ...]:

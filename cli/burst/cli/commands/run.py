@@ -122,6 +122,10 @@ def run(session: Session, file: Path, **options: Unpack[RunOptions]) -> int:
     from burst.cli.interrupting import interruptible
     from burst.cli.leaving import Progress, leave
 
+    if options["detach"] and options["timeout"] is not None:
+        raise click.UsageError(
+            "--timeout is for who stays; with --detach nobody watches the time."
+        )
     progress = Progress(key=options["key"] or "", wish=options["on_interrupt"])
     with interruptible():
         try:
