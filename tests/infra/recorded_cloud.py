@@ -30,7 +30,10 @@ from burst.core.aws.templates import (
 from burst.core.store.dynamodb.items import table_schema
 from burst.core.testing.ministack import ministack
 from burst.infra.components.function import environ_of
+from burst.infra.policies.documents import as_text
+from burst.infra.policies.people import viewer_policy
 from burst.infra.policies.place import Place
+from burst.infra.policies.trusts import trust_of
 from burst.infra.settings import Settings
 from burst.runner.rehearsal.control import Ec2Control
 from burst.runner.rehearsal.imds import CREDENTIALS
@@ -40,7 +43,7 @@ from tests.infra.requests import Account, Template
 from tests.rehearsal.lab import processes_of, until
 
 NODE = CREDENTIALS["AWS_ACCESS_KEY_ID"]
-RUNNER, VIEWER, SUBMITTER, ADMIN = "runner", "viewer", "submitter", "admin"
+RUNNER, VIEWER, SUBMITTER, AUDITOR = "runner", "viewer", "submitter", "auditor"
 BUILDER = "builder"
 POOL, ZONE = "spot", "us-east-1a"
 TYPES = ("c5.large", "c5d.large")
@@ -88,7 +91,7 @@ class RecordedCloud:
     ec2: Any
     """boto3's, unrecorded."""
 
-    def burst(self, person: str, *commands: str) -> str:
+    def burst(self, person: str, *commands: str, status: int = 0) -> str:
         """Commands of a person, one after the other in one process; what they print."""
         words = [shlex.split(command) for command in commands]
         done = subprocess.run(
@@ -99,7 +102,7 @@ class RecordedCloud:
             text=True,
             check=False,
         )
-        assert done.returncode == 0, f"{commands}: {done.stdout[-3000:]}{done.stderr[-3000:]}"
+        assert done.returncode == status, f"{commands}: {done.stdout[-3000:]}{done.stderr[-3000:]}"
         return done.stdout
 
     @contextmanager
@@ -158,6 +161,7 @@ def recorded_cloud(folder: Path) -> Iterator[RecordedCloud]:
         ec2 = session.client("ec2", endpoint_url=model)
         account = _network(ec2, settings)
         _storage(session, aws, settings)
+        _others(session, aws, settings)
         yield RecordedCloud(settings, account, recorder, Ec2Control(model), environ, work, ec2)
 
 
@@ -236,3 +240,26 @@ def _storage(session: Any, aws: str, settings: Settings) -> None:
     s3.create_bucket(Bucket=bucket)
     key = CLUSTER_FILE.removeprefix("blobs:")
     s3.put_object(Bucket=bucket, Key=key, Body=settings.cluster_file.encode())
+
+
+def _others(session: Any, aws: str, settings: Settings) -> None:
+    """One of each of the other kinds of which an audit reads the tags."""
+    tags, name = tag_list(settings.tags()), f"burst-{settings.cluster}-one"
+    document = as_text(trust_of(Place.of(settings), "ec2"))
+    iam = session.client("iam", endpoint_url=aws)
+    iam.create_role(RoleName=name, AssumeRolePolicyDocument=document, Tags=tags)
+    iam.create_instance_profile(InstanceProfileName=name, Tags=tags)
+    policy = as_text(viewer_policy(settings))
+    iam.create_policy(PolicyName=name, PolicyDocument=policy, Tags=tags)
+    events = session.client("events", endpoint_url=aws)
+    events.put_rule(Name=name, ScheduleExpression="rate(1 hour)", State="DISABLED", Tags=tags)
+    session.client("sns", endpoint_url=aws).create_topic(Name=name, Tags=tags)
+    session.client("cloudwatch", endpoint_url=aws).put_metric_alarm(
+        AlarmName=name,
+        Namespace="burst",
+        MetricName="strays",
+        ComparisonOperator="GreaterThanThreshold",
+        EvaluationPeriods=1,
+        Threshold=0,
+        Tags=tags,
+    )

@@ -10,6 +10,7 @@ import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
+from urllib.parse import unquote
 
 from burst.infra.policies.place import Place
 from tests.infra.evaluating import Request
@@ -30,6 +31,10 @@ _ENDING = {
     "DeleteNetworkInterface": ("network-interface", "NetworkInterfaceId"),
     "DeletePlacementGroup": ("placement-group", "GroupName"),
 }
+_IAM = {"GetRole": "role", "GetPolicy": "policy", "GetInstanceProfile": "instance-profile"}
+_NAMED = {"DescribeBudgets": "ViewBudget"}
+"""Actions that IAM calls otherwise than the API does."""
+_ARN = re.compile(r"arn:aws:[a-z]+:[a-z0-9-]*:[0-9]{12}:[A-Za-z0-9:/_-]+")
 _INSTANCE = re.compile(r"<item>(i-[0-9a-f]+)</item>|<instanceId>(i-[0-9a-f]+)</instanceId>")
 
 
@@ -60,8 +65,27 @@ class Account:
 
     def requests(self, call: Call) -> list[Request]:
         """All that has to be allowed for a call to do what it asks. Calls in their order."""
+        if call.service == "sts":
+            return []  # who one is, one may always ask
         by_service = {"dynamodb": self._dynamodb, "s3": self._s3, "ec2": self._ec2}
-        return list(by_service[call.service](call))
+        return list(by_service.get(call.service, self._look)(call))
+
+    def _look(self, call: Call) -> Iterator[Request]:
+        """At one of the account's other things, or at a list of them."""
+        service = {"monitoring": "cloudwatch"}.get(call.service, call.service)
+        action = call.target or call.form.get("Action", "")
+        if service == "lambda":
+            name = call.path.partition("/functions/")[2]
+            action = "GetFunction" if name else "ListEventSourceMappings"
+            resource = self.place.arn("lambda", f"function:{name}") if name else "*"
+        elif service == "iam" and action.startswith("Get"):
+            kind = _IAM[action]
+            name = call.form.get("PolicyArn") or call.form[f"{action.removeprefix('Get')}Name"]
+            resource = self.place.arn("iam", f"{kind}/{name.rpartition('/')[2]}", region="")
+        else:
+            named = _ARN.search(unquote(call.body))
+            resource = named[0] if named else "*"
+        yield Request(f"{service}:{_NAMED.get(action, action)}", resource, _at(call))
 
     def _dynamodb(self, call: Call) -> Iterator[Request]:
         asked = call.json
@@ -69,6 +93,8 @@ class Account:
             for action in asked["TransactItems"]:
                 ((part, of),) = action.items()
                 yield Request(f"dynamodb:{_PARTS[part]}", self._table(of["TableName"]))
+        elif call.target == "ListTagsOfResource":
+            yield Request("dynamodb:ListTagsOfResource", asked["ResourceArn"])
         elif call.target == "BatchGetItem":
             for table in asked["RequestItems"]:
                 yield Request("dynamodb:BatchGetItem", self._table(table))
@@ -83,7 +109,8 @@ class Account:
         bucket, _, key = call.path.strip("/").partition("/")
         arn = f"arn:aws:s3:::{bucket}"
         if not key:
-            action = "ListBucketMultipartUploads" if "uploads" in call.query else "ListBucket"
+            what = {"uploads": "ListBucketMultipartUploads", "tagging": "GetBucketTagging"}
+            action = next((what[each] for each in call.query if each in what), "ListBucket")
             assert call.method in ("GET", "HEAD"), call
             yield Request(f"s3:{action}", arn)
             return
@@ -110,7 +137,7 @@ class Account:
                 context = _of("aws:ResourceTag", self.tags.get(id, {}))
                 yield Request(f"ec2:{action}", self.place.arn("ec2", f"{kind}/{id}"), context)
         else:
-            yield Request(f"ec2:{action}", "*", {"aws:RequestedRegion": call.region})
+            yield Request(f"ec2:{action}", "*", _at(call))
 
     def _fleet(self, call: Call, form: Mapping[str, str]) -> Iterator[Request]:
         names = {form[key] for key in form if key.endswith("LaunchTemplateName")}
@@ -161,6 +188,10 @@ def _made(action: str, arn: str, tags: Tags) -> Iterator[Request]:
     yield Request(f"ec2:{action}", arn, context)
     if tags:
         yield Request("ec2:CreateTags", arn, {**context, "ec2:CreateAction": action})
+
+
+def _at(call: Call) -> dict[str, str]:
+    return {"aws:RequestedRegion": call.region}
 
 
 def _of(key: str, tags: Tags) -> dict[str, str]:

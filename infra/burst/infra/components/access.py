@@ -15,7 +15,12 @@ from pulumi_aws import iam
 from burst.core.aws.names import role_name
 from burst.infra.policies.documents import as_text
 from burst.infra.policies.node import node_policy
-from burst.infra.policies.people import admin_policy, submitter_policy, viewer_policy
+from burst.infra.policies.people import (
+    admin_policy,
+    auditor_policy,
+    submitter_policy,
+    viewer_policy,
+)
 from burst.infra.policies.place import Place
 from burst.infra.policies.runner import runner_policy
 from burst.infra.policies.trusts import trust_of
@@ -23,8 +28,9 @@ from burst.infra.settings import Settings
 
 _PEOPLE = {
     "viewer": (viewer_policy, "sees experiments, metrics, logs and checkpoints"),
+    "auditor": (auditor_policy, "sees all that there is in the account, too"),
     "submitter": (submitter_policy, "runs, steers and deletes experiments"),
-    "admin": (admin_policy, "does that, runs a runner and audits"),
+    "admin": (admin_policy, "does that, and runs a runner"),
 }
 
 
@@ -42,7 +48,7 @@ class Access(pulumi.ComponentResource):
     runner_role_arn: pulumi.Output[str] | None
     """None where no function runs the runner."""
     policies: Mapping[str, pulumi.Output[str]]
-    """ARNs for people, by `viewer`, `submitter`, `admin`."""
+    """ARNs for people, by `viewer`, `auditor`, `submitter`, `admin`."""
 
     def __init__(
         self, name: str, args: AccessArgs, opts: pulumi.ResourceOptions | None = None

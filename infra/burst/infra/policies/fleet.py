@@ -36,7 +36,7 @@ def look_at_types(place: Place) -> Statement:
 
 
 def look_at_machines(place: Place) -> Statement:
-    """What there is, and what it would cost."""
+    """The machines that there are, and what may outlive them."""
     return _look(
         "LookAtMachines",
         place,
@@ -44,8 +44,13 @@ def look_at_machines(place: Place) -> Statement:
         "ec2:DescribeVolumes",
         "ec2:DescribeNetworkInterfaces",
         "ec2:DescribePlacementGroups",
-        "ec2:DescribeSpotPriceHistory",
-        "ec2:GetSpotPlacementScores",
+    )
+
+
+def look_at_offers(place: Place) -> Statement:
+    """What spot machines cost, and how likely they are to be had."""
+    return _look(
+        "LookAtOffers", place, "ec2:DescribeSpotPriceHistory", "ec2:GetSpotPlacementScores"
     )
 
 

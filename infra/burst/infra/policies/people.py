@@ -5,7 +5,8 @@ from __future__ import annotations
 from typing import Any
 
 from burst.infra.policies.documents import Statement, document
-from burst.infra.policies.fleet import look_at_types
+from burst.infra.policies.fleet import look_at_machines, look_at_types
+from burst.infra.policies.looking import look_at_account
 from burst.infra.policies.place import Place
 from burst.infra.policies.runner import run
 from burst.infra.policies.state import (
@@ -14,6 +15,7 @@ from burst.infra.policies.state import (
     CODE,
     DOCTOR,
     LOGS,
+    find_uploads,
     read_blobs,
     read_records,
     write_blobs,
@@ -28,6 +30,20 @@ def viewer_policy(settings: Settings) -> dict[str, Any]:
     """Read everything: experiments, metrics, logs, checkpoints, code."""
     place = Place.of(settings)
     return document([read_records(place), *read_blobs(place)])
+
+
+def auditor_policy(settings: Settings) -> dict[str, Any]:
+    """See all that the cluster has in the account, and who answers for it; change nothing."""
+    place = Place.of(settings)
+    return document(
+        [
+            read_records(place),
+            *read_blobs(place),
+            find_uploads(place),
+            look_at_machines(place),
+            *look_at_account(place),
+        ]
+    )
 
 
 def submitter_policy(settings: Settings) -> dict[str, Any]:
@@ -46,8 +62,9 @@ def submitter_policy(settings: Settings) -> dict[str, Any]:
 
 
 def admin_policy(settings: Settings) -> dict[str, Any]:
-    """All that a submitter and the runner may, so that a runner of one's own works and an audit
-    sees everything; publish another cluster file; call the function by hand, and read its log.
+    """All that a submitter and the runner may, so that a runner of one's own works; publish
+    another cluster file; call the function by hand, and read its log. IAM takes no policy that is
+    long enough to have the auditor's in it as well.
 
     To make the cluster, change or remove it is for whoever may manage roles in the account: who
     may give a role to a machine may do all that the role may.
@@ -59,7 +76,7 @@ def admin_policy(settings: Settings) -> dict[str, Any]:
             write_blobs(place, *_THEIRS, CLUSTER),
             Statement(
                 "CallFunction",
-                actions=("lambda:InvokeFunction", "lambda:GetFunctionConfiguration"),
+                actions=("lambda:InvokeFunction",),
                 resources=(place.function,),
             ),
             Statement(

@@ -9,6 +9,7 @@ from burst.infra.policies.fleet import (
     buy_machines,
     end_machines,
     look_at_machines,
+    look_at_offers,
     look_at_types,
 )
 from burst.infra.policies.place import Place
@@ -37,6 +38,7 @@ def run(settings: Settings) -> list[Statement]:
         *tidy_blobs(place),
         look_at_types(place),
         look_at_machines(place),
+        look_at_offers(place),
         *buy_machines(place, settings.aws.image),
         end_machines(place),
     ]

@@ -67,15 +67,19 @@ def tidy_blobs(place: Place) -> list[Statement]:
             actions=("s3:DeleteObject",),
             resources=_objects(place, (CHECKPOINTS,)),
         ),
-        Statement(
-            "FindUploads", actions=("s3:ListBucketMultipartUploads",), resources=(place.bucket,)
-        ),
+        find_uploads(place),
         Statement(
             "DiscardUploads",
             actions=("s3:AbortMultipartUpload",),
             resources=(f"{place.bucket}/*",),
         ),
     ]
+
+
+def find_uploads(place: Place) -> Statement:
+    return Statement(
+        "FindUploads", actions=("s3:ListBucketMultipartUploads",), resources=(place.bucket,)
+    )
 
 
 def _objects(place: Place, below: Sequence[str]) -> tuple[str, ...]:
