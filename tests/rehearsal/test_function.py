@@ -11,6 +11,7 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any
 
+import psutil
 import pytest
 
 from burst.core.aws.metrics import CLUSTER_DIMENSION, DOLLARS_PER_HOUR, NODES, STRAYS
@@ -155,8 +156,19 @@ def cloud(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Cloud]:
             Environment={"Variables": variables},
         )["FunctionArn"]
         yield aws
+    until(lambda: not processes_below(tmp_path / "servers"), "the end of the function")
 
 
+def processes_below(folder: Path) -> list[psutil.Process]:
+    """All that runs a program from there."""
+    found = []
+    for each in psutil.process_iter(["cmdline"]):
+        if any(str(folder) in part for part in each.info["cmdline"] or ()):
+            found.append(each)
+    return found
+
+
+@pytest.mark.slow
 def test_an_experiment_that_is_submitted_calls_the_function_which_starts_a_machine(
     cloud: Cloud, tmp_path: Path
 ) -> None:
