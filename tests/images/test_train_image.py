@@ -59,6 +59,13 @@ def test_all_that_it_installs_is_pinned() -> None:
     assert all("--constraint" in words.partition(";")[0] for words in installed)
 
 
+def test_a_step_that_fails_fails_the_build_whatever_builds_it() -> None:
+    """`SHELL` is not for every format of images."""
+    steps = re.findall(r"^RUN (.*)$", (TRAIN / "Dockerfile").read_text(), re.MULTILINE)
+    assert len(steps) > 3
+    assert all(step.startswith("set -eu;") or ";" not in step for step in steps)
+
+
 # --- EFA ----------------------------------------------------------------------------------------
 
 
