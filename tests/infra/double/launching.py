@@ -39,7 +39,7 @@ def engine(folder: Path, environ: Mapping[str, str], *, adopt: bool = False) -> 
     command, stacks = folder / "bin" / "pulumi", folder / "stacks"
     for place in (command.parent, stacks):
         place.mkdir(parents=True, exist_ok=True)
-    program = f"{shlex.quote(sys.executable)} -m tests.infra.double.main"
+    program = f"{shlex.quote(sys.executable)} -P -m tests.infra.double.main"
     path = f"PYTHONPATH={shlex.quote(str(_REPOSITORY))}:$PYTHONPATH"
     command.write_text(f'#!/bin/sh\n{path} exec {program} "$@"\n')
     command.chmod(0o755)

@@ -122,13 +122,13 @@ class VpcEndpoint(Ec2Kind):
             inputs,
             VpcId="vpcId",
             ServiceName="serviceName",
-            VpcEndpointType="vpcEndpointType",
             PolicyDocument="policy",
             RouteTableIds="routeTableIds",
             SubnetIds="subnetIds",
             SecurityGroupIds="securityGroupIds",
             PrivateDnsEnabled="privateDnsEnabled",
         )
+        asked["VpcEndpointType"] = inputs.get("vpcEndpointType") or "Gateway"
         made = self.ec2.create_vpc_endpoint(**asked, **self.specifications(inputs))
         return str(made["VpcEndpoint"]["VpcEndpointId"])
 
@@ -168,6 +168,8 @@ class VpcEndpoint(Ec2Kind):
         return bool(same and found["VpcId"] == inputs["vpcId"])
 
     def delete(self, id: str, known: Props) -> None:
+        if self.read(id, known) is None:  # EC2 tells of one for a while after its end
+            return
         try:
             self.ec2.delete_vpc_endpoints(VpcEndpointIds=[id])
         except self.ec2.exceptions.ClientError as error:

@@ -62,8 +62,13 @@ class LaunchTemplate(Ec2Kind):
             "name": found["LaunchTemplateName"],
             "latestVersion": found["LatestVersionNumber"],
             "defaultVersion": found["DefaultVersionNumber"],
-            **self.with_tags(found),
+            **self.with_tags({"Tags": self._tags(id)}),
         }
+
+    def _tags(self, id: str) -> list[Any]:
+        """The model's templates tell those that they were made with, whatever they have now."""
+        asked = [{"Name": "resource-id", "Values": [id]}]
+        return list(self.ec2.describe_tags(Filters=asked)["Tags"])
 
     def find(self, inputs: Props) -> str | None:
         asked = [{"Name": "launch-template-name", "Values": [inputs["name"]]}]
