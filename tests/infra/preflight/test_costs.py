@@ -39,11 +39,10 @@ def test_a_plain_cluster_pays_for_its_runner_and_for_watching() -> None:
     assert line(found, "runner, called").usd == pytest.approx(runner)
     assert line(found, "table, read").usd == pytest.approx(calls * 12.5 * 0.125 / 1e6)  # 0.068
     assert line(found, "runner's log").usd == pytest.approx(calls * 600 / 1e9 * 0.50)  # 0.013
-    assert line(found, "metrics").usd == pytest.approx(6 * 0.30)
     assert line(found, "alarms").usd == pytest.approx(4 * 0.10)
     assert line(found, "dashboard").usd == 3.0
-    assert found.monthly == pytest.approx(runner + 0.0684375 + 0.01314 + 1.8 + 0.4 + 3.0)
-    assert 5.6 < found.monthly < 5.7
+    assert found.monthly == pytest.approx(runner + 0.0684375 + 0.01314 + 0.4 + 3.0)
+    assert 3.8 < found.monthly < 3.9
 
 
 def test_the_function_has_the_memory_that_is_reckoned_with() -> None:

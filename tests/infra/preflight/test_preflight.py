@@ -106,6 +106,33 @@ def test_all_that_is_wrong_is_told_in_one_go(environ: Mapping[str, str]) -> None
     }
 
 
+def test_quotas_are_those_of_the_account(environ: Mapping[str, str], control: Ec2Control) -> None:
+    config = cluster(new_name(), spot=SPOT, big=P5)
+    control.set_quota(8, kind="G and VT")
+    control.set_quota(0, kind="P5")
+    found = preflight(config, environ)
+    some, none = one(found, "quota of spot"), one(found, "quota of big")
+    assert some.verdict is Verdict.WARNING
+    assert "(L-3819A6DF): 8 vCPUs, 2 nodes of g5.xlarge, of max_nodes 8" in some.found
+    assert found.failed == [none]
+    assert "(L-C4BD4855): 0 vCPUs, no p5.48xlarge: nothing can be launched" in none.found
+    assert "ask for 384 vCPUs" in none.mend  # 2 × 192
+
+
+def test_an_account_that_may_have_no_other_vpc_is_told(environ: Mapping[str, str]) -> None:
+    ec2 = client("ec2", environ)
+    made = [
+        ec2.create_vpc(CidrBlock="10.0.0.0/16")["Vpc"]["VpcId"]
+        for _ in range(5 - len(ec2.describe_vpcs()["Vpcs"]))
+    ]
+    found = preflight(cluster(new_name()), environ)
+    for id in made:
+        ec2.delete_vpc(VpcId=id)
+    ec2.close()
+    assert [each.name for each in found.failed] == ["network"]
+    assert '"VPCs per Region" (L-F678F1CE)' in one(found, "network").found
+
+
 def test_a_bucket_that_is_somebody_elses_stands_in_the_way(environ: Mapping[str, str]) -> None:
     name = new_name()
     s3 = client("s3", environ)

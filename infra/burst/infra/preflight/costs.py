@@ -8,7 +8,6 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from burst.core.aws import metrics
 from burst.core.aws.instance_types import on_demand_price, table_date
 from burst.core.config.cluster import AwsPool
 from burst.infra.components.alarms import alarms_of
@@ -25,14 +24,6 @@ LOG_BYTES = 600
 """That AWS and the runner write of such a call."""
 CALLS_A_MONTH = 60 * prices.MONTH_H
 """Once a minute."""
-METRICS = (
-    metrics.STRAYS,
-    metrics.CHECKPOINT_AGE,
-    metrics.NODES,
-    metrics.WAITING,
-    metrics.RUNNING,
-    metrics.DOLLARS_PER_HOUR,
-)
 
 
 @dataclass(frozen=True)
@@ -127,11 +118,6 @@ def _runner(settings: Settings) -> Iterator[Line]:
         calls * LOG_BYTES / 1e9 * prices.LOGS_GB,
         f"{calls:,} × {LOG_BYTES} B × ${prices.LOGS_GB:.2f} a GB",
     )
-    yield Line(
-        f"metrics, if the account has {prices.FREE_METRICS} others",
-        len(METRICS) * prices.METRIC_MONTH,
-        f"{len(METRICS)} × ${prices.METRIC_MONTH:.2f}",
-    )
     alarms = len(alarms_of(settings.cluster))
     yield Line(
         f"alarms, if it has {prices.FREE_ALARMS} others",
@@ -171,7 +157,5 @@ def _notes(settings: Settings) -> tuple[str, ...]:
         f"Instances: on demand, as of {table_date()}; spot costs less, and its price changes.",
     ]
     if settings.aws.runner == "function":
-        notes.append(
-            "Metrics, alarms and the dashboard are free as long as the account has few others."
-        )
+        notes.append("Alarms and the dashboard are free as long as the account has few others.")
     return tuple(notes)

@@ -17,11 +17,9 @@ NAT_H = 0.045
 NAT_GB = 0.045
 ADDRESS_H = 0.005
 """A public IPv4 address, which a NAT gateway has."""
-METRIC_MONTH = 0.30
-"""One that is not AWS's own."""
 ALARM_MONTH = 0.10
 DASHBOARD_MONTH = 3.00
-FREE_METRICS, FREE_ALARMS, FREE_DASHBOARDS = 10, 10, 3
+FREE_ALARMS, FREE_DASHBOARDS = 10, 3
 """Of every account, for as long as it lasts."""
 CALLS_MILLION = 0.20
 GB_SECOND = 0.0000166667

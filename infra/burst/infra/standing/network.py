@@ -97,14 +97,13 @@ def check_reach(cluster: str, subnets: list[Subnet] | Unknown, zones: Sequence[s
         return not_known(label, subnets)
     if not subnets:
         return failed(label, f"no subnet carries the tag {CLUSTER}={cluster}", "run `burst up`")
-    cut = [
-        f"{each.zone} ({each.id}) has no route to {name}"
-        for each in subnets
+    cut = {
+        name: [each.zone for each in subnets if not each.ways & {service, "internet"}]
         for service, name in _SERVICES.items()
-        if not each.ways & {service, "internet"}
-    ]
-    if cut:
-        return failed(label, "; ".join(cut), _UP)
+    }
+    if any(cut.values()):
+        ways = [f"{name} from {', '.join(those)}" for name, those in cut.items() if those]
+        return failed(label, f"there is no route to {', and none to '.join(ways)}", _UP)
     missing = sorted(set(zones) - {each.zone for each in subnets})
     said = f"table and bucket, from {counted(len(subnets), 'subnet')}"
     if missing:
