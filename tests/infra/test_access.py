@@ -84,7 +84,6 @@ _PARTS = "a file of more than 1 GiB is sent in parts, and given up whole"
 _UPLOADS = "an upload that nobody will finish is discarded after a day"
 _TYPES = "only of an instance type that burst's own table lacks, EC2 is asked"
 _AWS_ITSELF = "AWS does it in the function's name"
-_MACHINES = "records are read where there is a machine that they may answer for"
 UNSEEN: Mapping[str, Mapping[str, str]] = {
     NODE: {"s3:AbortMultipartUpload": _PARTS},
     RUNNER: {
@@ -105,11 +104,7 @@ UNSEEN: Mapping[str, Mapping[str, str]] = {
         "ec2:DescribeInstanceTypeOfferings": _TYPES,
         "ec2:DescribeSubnets": _TYPES,
     },
-    AUDITOR: {
-        "s3:GetObject": "to read the cluster file where one has no copy",
-        "dynamodb:BatchGetItem": _MACHINES,
-        "dynamodb:Query": _MACHINES,
-    },
+    AUDITOR: {"s3:GetObject": "the cluster file is in the bucket for whoever has no copy"},
 }
 """What a policy allows that the life below does not need, and why it does so."""
 
@@ -133,10 +128,10 @@ def _live(cloud: RecordedCloud) -> None:
         cloud.burst(SUBMITTER, "wait latest")
         _steer(cloud)
         _until(lambda: "CreateFleet" in _asked(cloud, since="CreatePlacementGroup"), "a gang")
+        cloud.burst(AUDITOR, "audit", status=1)  # it finds no whole stack
         cloud.burst(SUBMITTER, "pause latest", "resume latest", "cancel latest")
         _until(lambda: all(each.ended for each in cloud.control.machines()), "an empty fleet")
         _until(lambda: "DeletePlacementGroup" in _asked(cloud), "the end of its group")
-    cloud.burst(AUDITOR, "audit", status=1)  # it finds no whole stack
     _leave_something_behind(cloud)
     with cloud.runner():
         _until(lambda: "DeleteVolume" in _asked(cloud), "the sweeper")
