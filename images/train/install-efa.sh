@@ -29,6 +29,11 @@ tar -xzf efa.tar.gz
     ./efa_installer.sh -y --skip-kmod --skip-limit-conf --no-verify
 )
 
+# NCCL asks for libnccl-net.so if nobody names another.
+plugin=$(find "$amazon" -name libnccl-net-ofi.so | head -n 1)
+if [ -n "$plugin" ] && [ ! -e "${plugin%-ofi.so}.so" ]; then
+    ln -s libnccl-net-ofi.so "${plugin%-ofi.so}.so"
+fi
 find "$amazon" \( -name 'libfabric.so*' -o -name 'libnccl-net*.so' \) -exec dirname {} + |
     sort -u >"$conf"
 ldconfig

@@ -106,6 +106,7 @@ def test_efa_comes_without_a_kernel_module_and_the_loader_finds_it(tmp_path: Pat
     amazon = tmp_path / "root" / "opt" / "amazon"
     conf = tmp_path / "root" / "etc" / "ld.so.conf.d" / "efa.conf"
     assert conf.read_text().split() == [f"{amazon}/efa/lib", f"{amazon}/ofi-nccl/lib"]
+    assert (amazon / "ofi-nccl" / "lib" / "libnccl-net.so").exists(), "what NCCL asks for"
 
 
 def test_an_archive_with_another_checksum_is_not_run(tmp_path: Path) -> None:

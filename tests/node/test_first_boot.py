@@ -50,7 +50,7 @@ def written(cluster: str = "lab") -> str:
 
 def test_it_fits_into_what_ec2_takes_with_room_to_spare() -> None:
     text = written("a" * 30)
-    assert len(text.encode()) < LONGEST - 2048
+    assert len(text.encode()) < LONGEST - 1024
     machine = NodeMachine("ami-1", "profile", ("sg-1",))
     kind = known_type("p5.48xlarge")
     assert template_data(machine, tags_of("lab", "spot"), text, kind=kind, efa=True)["UserData"]
@@ -261,8 +261,14 @@ def test_an_image_without_the_efa_software_is_named_as_that(tmp_path: Path) -> N
     assert "32 adapters, and no fi_info" in done.stdout
 
 
-def test_the_agent_of_a_node_with_adapters_hears_of_them_first(ready: Node) -> None:
+def test_a_node_with_adapters_says_so_and_its_ranks_find_the_plugin_of_nccl(
+    ready: Node, tmp_path: Path
+) -> None:
     ready.program("lsblk", "exit 1")
     ready.program("fi_info", "exit 1")
-    lines = start(ready, BURST_EFA="2").stdout.splitlines()
+    plugin = tmp_path / "ofi-nccl" / "lib" / "x86_64-linux-gnu"
+    plugin.mkdir(parents=True)
+    lines = start(ready, BURST_EFA="2", BURST_AMAZON=str(tmp_path)).stdout.splitlines()
     assert lines[0] == "burst: EFA: libfabric shows 0 of 2 adapters"
+    assert f"LD_LIBRARY_PATH={plugin}:{plugin.parent}" in lines
+    assert "LD_LIBRARY_PATH" not in start(ready).stdout

@@ -35,7 +35,15 @@ if [ -z "${BURST_HOME:-}" ]; then
     disks=$(sh "$etc/disks.sh")
     export BURST_HOME="${disks:-/var/lib}/burst"
 fi
-[ -z "${BURST_EFA:-}" ] || sh "$etc/fabric.sh" "$BURST_EFA"
+if [ -n "${BURST_EFA:-}" ]; then
+    sh "$etc/fabric.sh" "$BURST_EFA"
+    # NCCL's plugin for EFA, which only a login shell would find.
+    plugins=${BURST_AMAZON:-/opt/amazon}/ofi-nccl/lib
+    for folder in "$plugins" "$plugins"/*-linux-gnu; do
+        [ ! -d "$folder" ] || LD_LIBRARY_PATH="$folder${LD_LIBRARY_PATH:+:$LD_LIBRARY_PATH}"
+    done
+    export LD_LIBRARY_PATH="${LD_LIBRARY_PATH:-}"
+fi
 if [ -n "${BURST_BUNDLE:-}" ]; then
     bundle=$(sh "$etc/bundle.sh" "$BURST_BUNDLE" "$python")
     export PYTHONPATH="$bundle${PYTHONPATH:+:$PYTHONPATH}"
