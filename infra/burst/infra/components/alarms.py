@@ -7,10 +7,11 @@ from dataclasses import dataclass
 
 from burst.core.aws.metrics import CHECKPOINT_AGE, CLUSTER_DIMENSION, NAMESPACE, STRAYS
 from burst.core.aws.names import function_name
+from burst.core.checkpoints.assurance.age import LATE_FACTOR
 
 LAMBDA = "AWS/Lambda"
-TOO_OLD = 2.0
-"""A newest checkpoint older than so many times what its trial asked for is late."""
+TOO_OLD = LATE_FACTOR
+"""So many times what a trial asked for, a checkpoint is late wherever else that is told."""
 _FIVE_MINUTES = 300
 
 
@@ -62,7 +63,7 @@ def alarms_of(cluster: str) -> Sequence[Alarm]:
             "a durable checkpoint: if its machine is lost, so is that. See: burst why",
             metric=Metric(NAMESPACE, CHECKPOINT_AGE, CLUSTER_DIMENSION, cluster),
             statistic="Maximum",
-            comparison="GreaterThanThreshold",
+            comparison="GreaterThanOrEqualToThreshold",
             threshold=TOO_OLD,
             periods=2,
         ),
