@@ -8,7 +8,7 @@ import shutil
 import subprocess
 import sys
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -20,6 +20,18 @@ from tests.actions.double import Job
 ROOT = Path(__file__).parents[2]
 ACTION = ROOT / ".github" / "actions" / "burst-run"
 CLUSTER = "pools:\n  local: {kind: local, slots: 1, idle: 1s}\n"
+UNHURRIED = """
+import time
+
+from train import DigitsTrial
+
+
+class Unhurried(DigitsTrial):
+    def train_batch(self, *given):
+        time.sleep(0.1)
+        return super().train_batch(*given)
+"""
+"""So that a fast machine has not trained to the end before somebody cancels."""
 GITHUB = {
     "repository": "acme/vision",
     "workflow": "Train",
@@ -38,6 +50,8 @@ class Site:
     workspace: Path
     place: Path
     home: Path
+    more: dict[str, str] = field(default_factory=dict)
+    """Environment of its own."""
 
     def job(self, matrix: Mapping[str, Any] | None = None, **github: Any) -> Job:
         return Job(ACTION, self.place, self.workspace, self.environ, {**GITHUB, **github}, matrix)
@@ -51,6 +65,7 @@ class Site:
             "PATH": path,
             "BURST_HOME": str(self.home),
             "no_proxy": "127.0.0.1",
+            **self.more,
         }
 
     def burst(self, *words: str) -> str:
@@ -75,6 +90,7 @@ def site(tmp_path: Path, burst_home: Path) -> Iterator[Site]:
     workspace = tmp_path / "checkout"
     shutil.copytree(ROOT / "examples" / "digits", workspace / "models")
     (workspace / "models" / "burst.yaml").write_text(CLUSTER)
+    (workspace / "models" / "unhurried.py").write_text(UNHURRIED)
     place = tmp_path / "temp"
     place.mkdir()
     yield Site(workspace, place, burst_home)

@@ -13,6 +13,12 @@ import yaml
 from tests.actions.conftest import Site
 from tests.actions.double import Job, Ran
 
+UNHURRIED = """
+entrypoint=unhurried:Unhurried
+searcher.max_length=4ep
+checkpoints.every=1ep
+hyperparameters.channels=4
+"""
 HERE: dict[str, str] = {"working_directory": "models", "version": "installed"}
 
 
@@ -74,7 +80,7 @@ def test_it_trains_once_and_says_what_came_of_it_however_often_the_job_is_run(si
 def test_a_cancelled_workflow_pauses_it_and_the_job_run_again_goes_on_from_there(
     site: Site,
 ) -> None:
-    what = {"set": "searcher.max_length=6ep\ncheckpoints.every=1ep"}
+    what = {"set": UNHURRIED}
 
     def has_saved() -> bool:
         found = site.burst("checkpoint", "list", "--json") if site.home.exists() else ""
