@@ -33,56 +33,29 @@ def build(settings: Settings) -> Mapping[str, pulumi.Input[object]]:
     aws, facts = settings.aws, settings.facts
     # Whoever's credentials are in use when it is run again: nothing is made in another account.
     provider = pulumi_aws.Provider("aws", region=facts.region, allowed_account_ids=[facts.account])
-    within = pulumi.ResourceOptions(providers=[provider])
-    bundle_key = f"cluster/node-{settings.node.digest}.zip"
-    bucket = bucket_name(settings.cluster, facts.account, facts.region)
-    access = Access("access", AccessArgs(settings), within)
-    storage = Storage(
-        "storage",
-        StorageArgs(
-            bucket=bucket,
-            table=table_name(settings.cluster),
-            partition=facts.partition,
-            cluster_file=settings.cluster_file,
-            node_bundle=settings.node.path,
-            node_bundle_key=bundle_key,
-            tags=settings.tags(),
-        ),
-        within,
-    )
-    network = Network(
-        "network",
-        NetworkArgs(
-            cluster=settings.cluster,
-            region=facts.region,
-            cidr=aws.cidr,
-            zones=list(facts.zones),
-            nat=aws.nat,
-            endpoints=aws.endpoints,
-            tags=settings.tags(),
-        ),
-        within,
-    )
+
+    def after(*needed: pulumi.Resource) -> pulumi.ResourceOptions:
+        return pulumi.ResourceOptions(providers=[provider], depends_on=list(needed))
+
+    access = Access("access", AccessArgs(settings), after())
+    storage = Storage("storage", _storage(settings), after())
+    network = Network("network", _network(settings), after())
     nodes = Nodes(
         "nodes",
         NodesArgs(
             settings,
             profile=access.node_profile,
             security_group=network.security_group,
-            bundle_url=f"s3://{bucket}/{bundle_key}",
+            bundle_url=f"s3://{_bucket(settings)}/{_bundle_key(settings)}",
         ),
-        # A machine that boots from a template fetches the bundle that it names.
-        pulumi.ResourceOptions(providers=[provider], depends_on=[storage]),
+        after(storage),  # a machine that boots from a template fetches the bundle that it names
     )
     if access.runner_role_arn is not None:
-        Function(
-            "function",
-            FunctionArgs(settings, access.runner_role_arn, storage.stream_arn),
-            pulumi.ResourceOptions(providers=[provider], depends_on=[nodes, storage]),
-        )
+        runs = FunctionArgs(settings, access.runner_role_arn, storage.stream_arn)
+        Function("function", runs, after(nodes, storage))
     if aws.github:
-        Github("github", GithubArgs(settings, access.policies["submitter"]), within)
-    Watching("watching", WatchingArgs(settings), within)
+        Github("github", GithubArgs(settings, access.policies["submitter"]), after())
+    Watching("watching", WatchingArgs(settings), after())
     return {
         "cluster": settings.cluster,
         "account": facts.account,
@@ -92,3 +65,35 @@ def build(settings: Settings) -> Mapping[str, pulumi.Input[object]]:
         "pools": {name: list(config.instance_types) for name, config in settings.pools.items()},
         "policies": access.policies,
     }
+
+
+def _storage(settings: Settings) -> StorageArgs:
+    return StorageArgs(
+        bucket=_bucket(settings),
+        table=table_name(settings.cluster),
+        partition=settings.facts.partition,
+        cluster_file=settings.cluster_file,
+        node_bundle=settings.node.path,
+        node_bundle_key=_bundle_key(settings),
+        tags=settings.tags(),
+    )
+
+
+def _network(settings: Settings) -> NetworkArgs:
+    return NetworkArgs(
+        cluster=settings.cluster,
+        region=settings.facts.region,
+        cidr=settings.aws.cidr,
+        zones=list(settings.facts.zones),
+        nat=settings.aws.nat,
+        endpoints=settings.aws.endpoints,
+        tags=settings.tags(),
+    )
+
+
+def _bucket(settings: Settings) -> str:
+    return bucket_name(settings.cluster, settings.facts.account, settings.facts.region)
+
+
+def _bundle_key(settings: Settings) -> str:
+    return f"cluster/node-{settings.node.digest}.zip"
