@@ -80,13 +80,13 @@ use() {
 # shellcheck disable=SC2046
 set -- $(local_disks)
 if [ $# -eq 0 ]; then
-    say "no local disks: burst's files are on the root disk"
+    say "local disks: none; burst's files are on the root disk"
 elif found=$(mounted "$@") && [ -n "$found" ]; then
-    say "$# local disks, mounted at $found"
+    say "local disks: $#, mounted at $found"
     echo "$found"
 elif use "$@"; then
-    say "$# local disks, now mounted at $mount_point"
+    say "local disks: $#, now mounted at $mount_point"
     echo "$mount_point"
 else
-    say "$# local disks cannot be used: burst's files are on the root disk"
+    say "local disks: $#, which cannot be used; burst's files are on the root disk"
 fi
