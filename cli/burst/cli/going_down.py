@@ -24,6 +24,7 @@ from burst.infra.account.removing import Unseen, find_things, remove_things
 from burst.infra.account.sorts import Thing
 from burst.infra.account.triggers import stop_triggers
 from burst.infra.engine.changes import Changes, is_thing
+from burst.infra.engine.hearing import Told
 from burst.infra.planning import cluster_to_build
 
 _SHARED = (
@@ -95,8 +96,8 @@ class _GoingDown:
     def run(self) -> int:
         side = self._open()
         copy = Copy(side.look, side.engine.place) if side.engine.place.is_local else None
-        if copy is not None and copy.agree(side.engine):
-            self._step("copy", "the record of what is there was taken from the copy in the bucket")
+        if copy is not None and (told := copy.agree(side.engine)):
+            self._step("copy", told)
         found = self._look(side)
         if not found:
             return self._nothing(side, copy)
@@ -259,6 +260,8 @@ class _GoingDown:
                 copy.forget()
 
     def _nothing(self, side: Side, copy: Copy | None) -> int:
+        if side.engine.resources():  # of Pulumi's own: providers, components
+            side.engine.destroy(Told(), keep_data=False)
         side.engine.forget()
         if copy is not None:
             copy.forget()

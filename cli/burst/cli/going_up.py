@@ -87,8 +87,8 @@ class _GoingUp:
 
     def _preview(self, side: Side, settings: Settings, copy: Copy | None) -> Changes:
         engine = side.engine
-        if copy is not None and copy.agree(engine):
-            self._note("the record of what is there was taken from the copy in the bucket")
+        if copy is not None and (told := copy.agree(engine)):
+            self._note(told)
         if self._options["preview"]:
             tell_pending(engine, self._note)
         else:
@@ -155,7 +155,7 @@ class _GoingUp:
             self._session.show(cost_page(costs), "", f"It takes {span(least, most)}.", "")
 
     def _tell(self, side: Side, done: Changes, outputs: Mapping[str, Any]) -> None:
-        pools = list(outputs.get("pools") or {})
+        pools = [name for name in side.config.pools if name in (outputs.get("pools") or {})]
         if self._options["as_json"]:
             self._session.json_line(dict(_result_json(side, done, outputs, pools)))
             return

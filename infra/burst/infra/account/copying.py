@@ -58,9 +58,9 @@ class Copy:
         self._key = f"cluster/pulumi/{place.stack}.json"
         self._note = place.work / f"{place.stack}.copied"
 
-    def agree(self, engine: Engine) -> bool:
-        """Take the copy where another machine has changed it, or this one's record is lost;
-        whether it was taken.
+    def agree(self, engine: Engine) -> str:
+        """Take the copy where another machine has changed it, or this one's record is lost, and
+        look at what is there where it was taken down by another; returns what was done in words.
 
         Raises:
             Refused: both have changed since they were the same.
@@ -70,15 +70,20 @@ class Copy:
         has_any = record is not None and bool(resources_in(record))
         mine = digest_of(record) if record is not None and has_any else ""
         theirs = digest_of(copy) if copy is not None else ""
-        use = choose(mine, theirs, self._noted())
+        noted = self._noted()
+        use = choose(mine, theirs, noted)
         if use is Use.NEITHER:
             raise self._conflict()
+        if copy is None and mine and noted.theirs:
+            engine.refresh()
+            self.forget()
+            return "the copy in the bucket is gone: it was looked at what is still there"
         if use is Use.MINE or copy is None:
-            return False
+            return ""
         engine.restore(copy)
         engine.refresh()  # whoever wrote it may not have come to its end
         self._remember(digest_of(engine.export() or {}), theirs)
-        return True
+        return "the record of what is there was taken from the copy in the bucket"
 
     def write(self, engine: Engine) -> bool:
         """Copy the record to the bucket; False where there is none yet. Idempotent.
@@ -90,6 +95,8 @@ class Copy:
         if record is None:
             return False
         copy = portable(record)
+        if self._noted() == Noted(digest_of(record), digest_of(copy)):
+            return True
         with told("cannot copy the record of what is there to the bucket"):
             bucket = bucket_of(self._look)
             if not bucket:

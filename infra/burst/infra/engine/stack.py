@@ -36,7 +36,8 @@ class Interrupted(BurstError):
 
 
 class Engine:
-    """One stack, by one command."""
+    """One stack, by one command. What it has read is remembered until it changes it: each look is
+    a process of its own."""
 
     def __init__(self, command: Command, place: Place, *, unlock: bool = False) -> None:
         """
@@ -47,6 +48,8 @@ class Engine:
         self._command = command
         self._place = place
         self._unlocks = unlock
+        self._stack: Stack | None = None
+        self._record: dict[str, Any] | None = None
 
     @property
     def place(self) -> Place:
@@ -60,14 +63,6 @@ class Engine:
         """Stop in order; a second time at once. Safe from a signal handler."""
         self._command.interrupt()
 
-    def exists(self) -> bool:
-        """Whether there is a record.
-
-        Raises:
-            BurstError: it cannot be looked at.
-        """
-        return self._select() is not None
-
     def preview(self, program: Program) -> Changes:
         """What `up` would do. Nothing is changed but the record's own settings.
 
@@ -76,8 +71,7 @@ class Engine:
         """
         run = Run(program, Told())
         with self._words(run, "what would be done cannot be told", "`burst up`"):
-            stack = self._open(run.program)
-            stack.preview(on_event=run.hear)
+            self._open().preview(program=run.program, on_event=run.hear)
         return Changes.of(run.steps)
 
     def up(self, program: Program, told: Told) -> tuple[Changes, Mapping[str, Any]]:
@@ -89,8 +83,10 @@ class Engine:
         """
         run = Run(program, told)
         with self._words(run, "the cluster was not built", "`burst up`"):
-            stack = self._open(run.program)
-            result = self._through(stack, told, lambda: stack.up(on_event=run.hear))
+            stack = self._open()
+            result = self._changing(
+                stack, told, lambda: stack.up(program=run.program, on_event=run.hear)
+            )
         outputs = {name: each.value for name, each in result.outputs.items() if not each.secret}
         return Changes.of(run.steps), outputs
 
@@ -110,9 +106,10 @@ class Engine:
 
             def remove() -> None:
                 keeps = self._protect(stack, keep_data)
-                stack.destroy(exclude_protected=keeps or None, on_event=run.hear)
+                # Refreshed: what a person has removed meanwhile cannot be removed once more.
+                stack.destroy(exclude_protected=keeps or None, refresh=True, on_event=run.hear)
 
-            self._through(stack, told, remove)
+            self._changing(stack, told, remove)
         return Changes.of(run.steps)
 
     def refresh(self) -> None:
@@ -125,7 +122,7 @@ class Engine:
         with self._words(run, "what is there cannot be looked at", "the command"):
             stack = self._select()
             if stack is not None:
-                self._through(stack, Told(), lambda: stack.refresh(on_event=run.hear))
+                self._changing(stack, Told(), lambda: stack.refresh(on_event=run.hear))
 
     def outputs(self) -> dict[str, Any]:
         """What the stack tells of itself, without what is secret."""
@@ -141,34 +138,37 @@ class Engine:
         if stack is not None:
             with self._words(None, "the record could not be removed", "`burst down`"):
                 stack.workspace.remove_stack(self._place.stack)
+            self._stack = self._record = None
 
     def export(self) -> dict[str, Any] | None:
         """The record as it is kept, what is secret in it encrypted; None where there is none."""
         stack = self._select()
         if stack is None:
             return None
-        with self._words(None, "the record cannot be read", "the command"):
-            found: dict[str, Any] = json.loads(self._run(stack, "stack", "export"))
-        return found
+        if self._record is None:
+            with self._words(None, "the record cannot be read", "the command"):
+                self._record = json.loads(self._run(stack, "stack", "export"))
+        return self._record
 
     def restore(self, record: Mapping[str, Any]) -> None:
         """Take a record for this stack's, whatever it has now."""
         with self._words(None, "the record cannot be restored", "the command"):
-            stack = self._open(_nothing)
+            stack = self._open()
             whole = Deployment(record.get("version"), record["deployment"])
-            self._through(stack, Told(), lambda: stack.import_stack(whole))
+            self._changing(stack, Told(), lambda: stack.import_stack(whole))
 
     def resources(self) -> list[Mapping[str, Any]]:
         """What the record has: URN, type, id, outputs, …"""
         record = self.export()
         return resources_in(record) if record else []
 
-    def _through(self, stack: Stack, told: Told, call: Callable[[], T]) -> T:
-        """The call, again where a lock was in the way that nobody holds any more.
+    def _changing(self, stack: Stack, told: Told, call: Callable[[], T]) -> T:
+        """What the call gives; again, where a lock was in the way that nobody holds any more.
 
         Raises:
             Refused: somebody holds it, or may.
         """
+        self._record = None
         try:
             return call()
         except ConcurrentUpdateError as error:
@@ -198,20 +198,23 @@ class Engine:
     def _run(self, stack: Stack, *words: str) -> str:
         workspace = stack.workspace
         args = [*words, "--stack", self._place.stack]
-        environ = {**workspace.env_vars}
-        return str(self._command.run(args, workspace.work_dir, environ).stdout)
+        return str(self._command.run(args, workspace.work_dir, dict(workspace.env_vars)).stdout)
 
-    def _open(self, program: Callable[[], None]) -> Stack:
-        self._place.make()
-        options = self._options()
-        return create_or_select_stack(
-            self._place.stack, project_name=PROJECT, program=program, opts=options
-        )
+    def _open(self) -> Stack:
+        """The stack, made if it is not there."""
+        if self._stack is None:
+            self._place.make()
+            self._stack = create_or_select_stack(
+                self._place.stack, project_name=PROJECT, program=_nothing, opts=self._options()
+            )
+        return self._stack
 
     def _select(self) -> Stack | None:
+        if self._stack is not None:
+            return self._stack
         self._place.make()
         try:
-            return select_stack(
+            self._stack = select_stack(
                 self._place.stack, project_name=PROJECT, program=_nothing, opts=self._options()
             )
         except StackNotFoundError:
@@ -219,6 +222,7 @@ class Engine:
         except CommandError as error:
             doing, again = "the record of what is there cannot be opened", "the command"
             raise error_of([], said_by(error), doing, again) from error
+        return self._stack
 
     def _options(self) -> LocalWorkspaceOptions:
         place = self._place
@@ -254,7 +258,13 @@ def _nothing() -> None:
 
 
 def said_by(error: CommandError) -> str:
-    """What the command wrote on stderr, from what the library makes of it."""
+    """What the command wrote, from what the library makes of it: on stderr or, where that is
+    empty, the end of the rest, with its exit status."""
     text = str(error)
-    _, found, after = text.partition(" stderr: ")
-    return (after if found and after.strip() else text).strip()
+    head, _, err = text.partition(" stderr: ")
+    if err.strip():
+        return err.strip()
+    code, _, out = head.partition(" stdout: ")
+    status = code.replace("code:", "").strip()
+    last = [line.strip() for line in out.splitlines() if line.strip()][-3:]
+    return "\n".join([f"the `pulumi` command ended with status {status}, after", *last])

@@ -17,15 +17,17 @@ _MODELLED = re.compile(
 )
 _CODE_FIRST = re.compile(r"\b(?P<code>[A-Z][A-Za-z]+(?:\.[A-Z]\w+)*): (?P<text>.+)", re.DOTALL)
 _DOING = re.compile(
-    r"(?:sdk\.helper_schema: |\* )?(?P<doing>(?:creating|updating|deleting|reading|putting|"
-    r"waiting for|setting|attaching|modifying)[^:\n]*)"
+    r"(?P<doing>\b(?:creating|updating|deleting|reading|putting|waiting for|setting|attaching|"
+    r"modifying) (?!urn:)[^:\n]*)"
 )
 _ACTION = re.compile(
     r"not authorized to perform: (?P<action>[\w*-]+:[\w*]+)(?: on resource: (?P<what>\S+))?"
 )
 _WHOM = re.compile(r"User: (?P<whom>arn:\S+)")
 _TAIL = re.compile(r"(?:: provider=aws@\S+|\s*Encoded authorization failure message: \S+)")
-_QUIET = ("update failed", "preview failed", "resource update failed", "an unhandled error")
+_QUIET = re.compile(
+    r"(?:resource )?(?:update|preview|destroy|deletion|refresh) failed[.!]?\Z", re.I
+)
 
 _ACCESS = (
     "AccessDenied",
@@ -108,7 +110,7 @@ def error_of(said: Iterable[Said], rest: str, doing: str, again: str) -> BurstEr
         again: the command that goes on where this ended.
     """
     errors = [each for each in said if each.severity == "error" and not _is_quiet(each.plain)]
-    distinct = list({(each.urn, each.plain): each for each in errors}.values())
+    distinct = _once_each(errors)
     if not distinct:
         return _whole(_COLOUR.sub("", rest).strip(), doing, again)
     causes = [_one(each, again) for each in distinct]
@@ -120,6 +122,17 @@ def error_of(said: Iterable[Said], rest: str, doing: str, again: str) -> BurstEr
     rest_of = f"\nand {len(others) - 5} more" if len(others) > 5 else ""
     why = f"{first.why}\n{more}{rest_of}".strip()
     return type(first)(first.what, why=why, mend=first.mend)
+
+
+def _once_each(errors: Iterable[Said]) -> list[Said]:
+    """Of what was said of one thing, that with AWS's code: Pulumi tells each failure twice, once
+    in the provider's words and once in its own. What is about nothing alone only repeats them."""
+    found: dict[str, Said] = {}
+    for each in errors:
+        before = found.get(each.urn)
+        if before is None or (not code_of(before.plain)[0] and code_of(each.plain)[0]):
+            found[each.urn] = each
+    return [each for each in found.values() if each.urn] or list(found.values())
 
 
 def code_of(text: str) -> tuple[str, str]:
@@ -251,7 +264,7 @@ def _is_login(error: BurstError) -> bool:
 
 
 def _is_quiet(text: str) -> bool:
-    return not text or text.lower().strip(" .:") in _QUIET
+    return not text or _QUIET.match(text) is not None
 
 
 def _line(text: str) -> str:
