@@ -2,25 +2,30 @@
 
 from __future__ import annotations
 
+import json
 import warnings
 import zipfile
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 import pytest
+from click.testing import CliRunner
 from pulumi import automation, export
 
+from burst.cli.root import cli
+from burst.cli.session import Session
 from burst.core.aws.names import CLUSTER, bucket_name
 from burst.core.config.cluster import ClusterConfig
 from burst.infra.facts import Facts
-from burst.infra.preflight import Check, Verdict, gather
+from burst.infra.preflight import Check, Verdict, gather, prepare
 from burst.infra.program import build
 from burst.infra.settings import Bundle, Settings
 from burst.infra.standing.inspecting import inspect
 from burst.runner.rehearsal.servers import serve
 from tests.infra.double.launching import engine
-from tests.infra.preflight.clients import ACCOUNT, SPOT, client, cluster
+from tests.infra.preflight.clients import ACCOUNT, IMAGE, SPOT, client, cluster
 
 REGION = "us-east-1"
 P5 = "{kind: aws, instance_types: [p5.48xlarge], max_nodes: 2, efa: true}"
@@ -53,6 +58,7 @@ def built(environ: Mapping[str, str], tmp_path_factory: pytest.TempPathFactory) 
     folder = tmp_path_factory.mktemp("stack")
     config = cluster(spot=SPOT, big=P5)
     facts = gather(config, environ)
+    prepare(config, environ)
     packed = folder / "empty.zip"
     with zipfile.ZipFile(packed, "w") as archive:
         archive.writestr("main.py", "")
@@ -87,10 +93,29 @@ def test_a_cluster_that_is_not_built_is_told_as_that(environ: Mapping[str, str])
     assert [(each.name, each.verdict) for each in found] == [("built", Verdict.WARNING)]
 
 
+def doctor(built: Built, folder: Path, monkeypatch: pytest.MonkeyPatch) -> list[Any]:
+    """`burst doctor --cloud --json` in a folder with the cluster's file."""
+    for name, value in built.environ.items():
+        monkeypatch.setenv(name, value)
+    aws = f"aws:\n  region: {REGION}\n  image: {IMAGE}\n"
+    text = f"cluster: lab\n{aws}pools:\n  spot: {SPOT}\n  big: {P5}\n"
+    (folder / "burst.yaml").write_text(text)
+    session = Session(cwd=folder)
+    rows: list[Any] = json.loads(
+        CliRunner().invoke(cli, ["doctor", "--cloud", "--json"], obj=session).stdout
+    )
+    session.store.close()
+    return rows
+
+
 @pytest.mark.slow
 def test_a_cluster_that_was_built_is_as_its_file_says_until_a_hand_changes_it(
-    built: Built,
+    built: Built, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    rows = doctor(built, tmp_path, monkeypatch)
+    assert [row for row in rows if not row["ok"] or row["warning"]] == []
+    assert [row["name"] for row in rows][-2:] == ["nodes of spot", "nodes of big"]
+
     found = built.look()
     assert {name: each.verdict for name, each in found.items()} == dict.fromkeys(
         ["reach", "among nodes", "launch templates", "node bundle", "runner"], Verdict.OK
