@@ -114,12 +114,13 @@ def _quiet(ask: Any) -> bool:
 def test_what_failed_fails_the_job_with_its_traceback_and_is_tried_anew_when_it_is_run_again(
     site: Site,
 ) -> None:
-    write(site, "raise ValueError('the `disk` | is <full> @everyone')")
+    write(site, "raise ValueError('100% of the `disk` | is <full> @everyone')")
     first = run(site.job())
     assert first.failed
     assert first.steps["run"].status == 1
     assert first.outputs["state"] == "failed"
-    assert "ValueError: the `disk` | is <full> @everyone" in first.summary
+    assert "::error title=The experiment failed::ValueError: 100%25 of" in first.log
+    assert "ValueError: 100% of the `disk` | is <full> @everyone" in first.summary
     write(site, "print('mended')")
     second = run(site.job(run_attempt="2"))
     assert not second.failed, second.log

@@ -122,6 +122,7 @@ def test_for_the_next_step_it_is_one_line_a_value(filled: Burst) -> None:
         line.split("=", 1) for line in filled("report", world.FAILED, "--env").stdout.splitlines()
     )
     assert (failed["state"], failed["value"], failed["checkpoint"]) == ("failed", "", "")
+    assert failed["reason"] == "ValueError: the learning rate is negative"
 
 
 @pytest.mark.parametrize(
@@ -162,7 +163,7 @@ def test_no_name_that_somebody_gave_breaks_the_report(name: str) -> None:
     without_code = re.sub(r"`[^`\n]*`", "", shown.replace("```mermaid", "").replace("```sh", ""))
     assert "<" not in without_code
     assert "@" not in without_code
-    assert len(env_lines(there).splitlines()) == 8
+    assert len(env_lines(there).splitlines()) == 9
     assert "\n" not in code(name)
 
 

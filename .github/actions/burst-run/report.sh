@@ -15,6 +15,10 @@ if [ "$status" -ne 0 ]; then
 fi
 printf '%s\n' "$told" >> "$GITHUB_OUTPUT"
 "$BURST" report -- "key:$KEY" >> "$GITHUB_STEP_SUMMARY"
+if grep -qx 'state=failed' <<< "$told"; then
+    reason=$(sed -n 's/^reason=//p' <<< "$told")
+    echo "::error title=The experiment failed::${reason//'%'/%25}"
+fi
 if grep -qx 'state=paused' <<< "$told"; then
     printf '\nRun this job again to go on from there.\n' >> "$GITHUB_STEP_SUMMARY"
 fi

@@ -9,6 +9,7 @@ from collections.abc import Mapping
 from burst.cli.reading import metric_of
 from burst.cli.reporting import Report, value_of
 from burst.cli.views import text
+from burst.core.states import ExperimentState, TrialState
 
 
 def outputs(report: Report) -> Mapping[str, str]:
@@ -18,6 +19,7 @@ def outputs(report: Report) -> Mapping[str, str]:
     return {
         "experiment": experiment.id,
         "state": str(experiment.state),
+        "reason": text.one_line(_reason(report)),
         "metric": text.one_line(metric_of(experiment)),
         "value": "" if value is None or not math.isfinite(value) else repr(value),
         "trial": report.best.id if report.best else "",
@@ -25,6 +27,15 @@ def outputs(report: Report) -> Mapping[str, str]:
         "checkpoint_url": _url(report),
         "usd": "" if report.cost.usd is None else f"{report.cost.usd:.4f}",
     }
+
+
+def _reason(report: Report) -> str:
+    """Why it stands as it does: of what failed, the first error."""
+    if report.experiment.state is ExperimentState.FAILED:
+        for trial in report.picture.trials:
+            if trial.state is TrialState.FAILED and trial.failure is not None:
+                return f"{trial.failure.kind}: {trial.failure.message}"
+    return report.experiment.reason.text
 
 
 def env_lines(report: Report) -> str:
