@@ -167,6 +167,7 @@ class Engine:
         for alias in aliases:
             if found is None and (found := self._book.current(alias)) is not None:
                 self._book.rename(alias, urn)
+                self._book.write()
         return found
 
     def _custom(self, asked: Asked, new: Resource, old: Resource | None) -> None:
@@ -296,9 +297,13 @@ class Engine:
             condemned = [each for each in condemned if each.urn not in kept]
         self.delete(condemned)
 
-    def refresh(self, *, clear_creates: bool = False, imports: Sequence[str] = ()) -> None:
-        """Read everything again. Interrupted creations stay, unless it is said that they are
-        nothing, or which thing came of them (`imports`: URN, id, URN, id, …)."""
+    def refresh(
+        self, *, alone: bool = True, clear_creates: bool = False, imports: Sequence[str] = ()
+    ) -> None:
+        """Read everything again; `alone` if that is all that the update is for.
+
+        Interrupted creations stay, unless it is said that they are nothing, or which thing came
+        of them (`imports`: URN, id, URN, id, …)."""
         told = dict(zip(imports[::2], imports[1::2], strict=True))
         for pending in list(self._book.pending):
             one = pending.resource
@@ -310,9 +315,10 @@ class Engine:
         for each in list(self._book.resources):
             if each.custom and not each.type.startswith(PROVIDER):
                 try:
-                    self.steps.refresh(each)
+                    self.steps.refresh(each, alone=alone)
                 except Failed:
                     self.failed = True
+        self._over = self.failed
         if not self.steps.dry:
             self._book.write()
 

@@ -26,8 +26,8 @@ _DONE = {
     "import": "imported",
     "read": "read",
 }
-_PARTS = ("create-replacement", "delete-replaced")
-"""Parts of a replacement, which is counted as one."""
+_PARTS = ("create-replacement", "delete-replaced", "refresh")
+"""Not counted: parts of a replacement, which is counted as one, and looks before an update."""
 _SIGNS = {
     "create": "+ ",
     "update": "~ ",

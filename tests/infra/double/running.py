@@ -120,15 +120,14 @@ def _carry_out(
         engine.find_pending()
     if wanted.what != "refresh":
         engine.warn_of_pending()
-    if wanted.what == "refresh" or wanted.refresh_first:
-        engine.refresh(clear_creates=wanted.clear_creates, imports=wanted.imports)
+    alone = wanted.what == "refresh"
+    if alone or wanted.refresh_first:
+        engine.refresh(alone=alone, clear_creates=wanted.clear_creates, imports=wanted.imports)
     if wanted.what == "refresh":
         engine.warn_of_pending()
     elif wanted.what == "destroy":
         engine.destroy(spare_protected=wanted.spare_protected)
     else:
-        if wanted.refresh_first:
-            engine.steps.events.changes.clear()
         run_program(wanted, engine, project, config)
         engine.delete_the_rest()
 

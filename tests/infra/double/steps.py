@@ -179,8 +179,9 @@ class Steps:
             self.book.write()
         self.events.done(op, old, None)
 
-    def refresh(self, old: Resource) -> None:
-        """Learn what became of it."""
+    def refresh(self, old: Resource, *, alone: bool) -> None:
+        """Learn what became of it. `alone`: that is all that the update is for; else it is
+        neither counted nor told, as in the real engine."""
         self.events.step("refresh", old, old)
         try:
             found = self.kind(old).read(old.id, known(old))
@@ -188,7 +189,7 @@ class Steps:
             raise self._fail("refresh", old, old, error, "reading") from error
         if found is None:
             self.book.drop(old)
-            self.events.done("delete", old, None)
+            self.events.done("delete" if alone else "refresh", old, None)
         else:
             drifted = [
                 key
@@ -197,7 +198,8 @@ class Steps:
             ]
             old.inputs = {**old.inputs, **{key: found[key] for key in drifted}}
             old.outputs = {**old.outputs, **found}
-            self.events.done("update" if drifted else "same", old, old, drifted or None)
+            op = "update" if drifted else "same"
+            self.events.done(op if alone else "refresh", old, old, drifted or None)
         if not self.dry:
             self.book.write()
 

@@ -6,8 +6,7 @@ import json
 import os
 import subprocess
 import sys
-import warnings
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -17,25 +16,7 @@ import pytest
 from boto3.session import Session
 from pulumi import automation
 
-from burst.runner.rehearsal.servers import Servers, serve
-from tests.infra.double.launching import Double, engine
-
-with warnings.catch_warnings():
-    # Packages of the provider warn of classes of their own as soon as they are imported.
-    warnings.simplefilter("ignore", DeprecationWarning)
-    loaded: list[object] = [aws.ec2.Vpc]
-
-
-@pytest.fixture(scope="module")
-def servers(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Servers]:
-    with serve(tmp_path_factory.mktemp("cloud"), boot=0.05) as found:
-        yield found
-
-
-@pytest.fixture
-def double(servers: Servers, tmp_path: Path) -> Iterator[Double]:
-    with engine(tmp_path / "pulumi", servers.environ) as found:
-        yield found
+from tests.infra.double.launching import Double
 
 
 def network() -> None:

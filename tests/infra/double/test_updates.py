@@ -3,81 +3,18 @@
 from __future__ import annotations
 
 import json
-import os
-import signal
-import time
-import warnings
 import zipfile
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
-from typing import Any
 
 import pulumi
 import pulumi_aws as aws
 import pytest
-from boto3.session import Session
 
-from burst.runner.rehearsal.servers import Servers, serve
 from tests.infra.double.here import Fuse, Here
-from tests.infra.double.steps import Killed
+from tests.infra.double.trying import TRUST, client, network, tagged_vpcs
 
-with warnings.catch_warnings():
-    # Packages of the provider warn of classes of their own as soon as they are imported.
-    warnings.simplefilter("ignore", DeprecationWarning)
-    loaded: list[object] = [aws.dynamodb.Table, aws.ec2.Vpc, aws.ebs.Volume, aws.iam.Role]
-    loaded += [aws.lambda_.Function, aws.s3.Bucket]
-
-TRUST = json.dumps(
-    {
-        "Version": "2012-10-17",
-        "Statement": [
-            {
-                "Effect": "Allow",
-                "Principal": {"Service": "lambda.amazonaws.com"},
-                "Action": "sts:AssumeRole",
-            }
-        ],
-    }
-)
 Options = pulumi.ResourceOptions
-
-
-@pytest.fixture(scope="module")
-def servers(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Servers]:
-    with serve(tmp_path_factory.mktemp("cloud"), boot=0.05) as found:
-        yield found
-
-
-@pytest.fixture(autouse=True)
-def _environ(servers: Servers, monkeypatch: pytest.MonkeyPatch) -> None:
-    for name, value in servers.environ.items():
-        monkeypatch.setenv(name, value)
-
-
-@pytest.fixture
-def here(tmp_path: Path) -> Iterator[Here]:
-    """A stack; nothing of it is left for the next test."""
-    made = Here(tmp_path / "here")
-    yield made
-    made.destroy(adopt=True, keep_going=True)
-
-
-def client(service: str) -> Any:
-    return Session().client(service)
-
-
-def tagged_vpcs(name: str) -> list[str]:
-    """Ids of the VPCs that have a name."""
-    asked = [{"Name": "tag:Name", "Values": [name]}]
-    return [each["VpcId"] for each in client("ec2").describe_vpcs(Filters=asked)["Vpcs"]]
-
-
-def network(cidr: str = "10.0.0.0/16", **tags: str) -> aws.ec2.Vpc:
-    vpc = aws.ec2.Vpc("net", cidr_block=cidr, tags={"Name": "net", **tags})
-    aws.ec2.Subnet(
-        "sub", vpc_id=vpc.id, cidr_block=cidr.replace("/16", "/20"), tags={"Name": "sub"}
-    )
-    return vpc
 
 
 def test_what_is_made_stays_the_same_and_is_deleted_from_the_leaves(here: Here) -> None:
@@ -393,6 +330,66 @@ def test_what_somebody_else_changed_is_put_right_after_a_look(here: Here) -> Non
     assert found == [{"Key": "Name", "Value": "net"}]
 
 
+def test_an_update_can_look_first(here: Here) -> None:
+    here.up(network)
+    client("ec2").delete_subnet(SubnetId=here.named("sub").id)
+    assert here.preview(network, refresh_first=True).changes == {"same": 2, "create": 1}
+    ran = here.up(network, refresh_first=True)
+    assert ran.changes == {"same": 2, "create": 1}
+    assert ran.did("refresh") == ["net", "sub"]
+    assert here.destroy(refresh_first=True).changes == {"delete": 3}
+
+
+def test_a_thing_of_another_name_or_parent_is_the_same_by_its_alias(here: Here) -> None:
+    here.up(network)
+    before = here.named("net").id
+
+    def renamed() -> None:
+        opts = Options(aliases=[pulumi.Alias(name="net")])
+        vpc = aws.ec2.Vpc("web", cidr_block="10.0.0.0/16", tags={"Name": "net"}, opts=opts)
+        aws.ec2.Subnet("sub", vpc_id=vpc.id, cidr_block="10.0.0.0/20", tags={"Name": "sub"})
+
+    assert here.up(renamed).changes == {"same": 3}
+    assert here.named("web").id == before
+    assert here.destroy().did("delete") == ["sub", "web", "trial-dev"]
+
+
+def test_what_others_made_is_read_or_taken_over(here: Here) -> None:
+    vpc = client("ec2").create_vpc(CidrBlock="10.0.0.0/16")["Vpc"]["VpcId"]
+
+    def reads() -> None:
+        pulumi.export("cidr", aws.ec2.Vpc.get("theirs", vpc).cidr_block)
+
+    assert here.up(reads).ok
+    root = here.snapshot.root
+    assert root is not None
+    assert root.outputs == {"cidr": "10.0.0.0/16"}
+    assert here.destroy().ok
+    assert client("ec2").describe_vpcs(VpcIds=[vpc])["Vpcs"]  # it was never ours
+
+    def takes() -> None:
+        aws.ec2.Vpc("ours", cidr_block="10.0.0.0/16", opts=Options(import_=vpc))
+
+    assert here.up(takes).changes == {"create": 1, "import": 1}
+    assert here.up(takes).changes == {"same": 2}
+    assert here.destroy().ok
+    with pytest.raises(client("ec2").exceptions.ClientError):
+        client("ec2").describe_vpcs(VpcIds=[vpc])
+
+
+def test_what_goes_with_another_thing_is_not_ended_on_its_own(here: Here) -> None:
+    def program() -> None:
+        box = aws.s3.Bucket("box", bucket="trial-box", force_destroy=True)
+        opts = Options(deleted_with=box)
+        aws.s3.BucketObjectv2("file", bucket=box.bucket, key="a", content="b", opts=opts)
+
+    here.up(program)
+    fuse = Fuse()
+    assert here.destroy(tick=fuse).ok
+    assert "after DeleteObject" not in fuse.moments
+    assert "after DeleteBucket" in fuse.moments
+
+
 def test_data_sources_and_the_settings_of_a_provider(here: Here) -> None:
     def program() -> None:
         provider = aws.Provider(
@@ -444,104 +441,3 @@ def test_an_error_of_the_program_makes_and_deletes_nothing(here: Here) -> None:
     assert not ran.ok
     assert "python inline source runtime error: oh no" in ran.text
     assert here.up(network).changes == {"same": 3}
-
-
-def many() -> None:
-    """Things with names and without, some of which take several calls."""
-    vpc = network()
-    aws.ec2.SecurityGroup("group", name="group", vpc_id=vpc.id, tags={"Name": "group"})
-    aws.s3.Bucket("box", bucket="trial-box", tags={"a": "b"})
-    role = aws.iam.Role("role", name="trial", assume_role_policy=TRUST)
-    aws.iam.InstanceProfile("profile", name="trial", role=role.name)
-
-
-def all_there() -> dict[str, int]:
-    """How many there are of what `many` makes."""
-    ec2, iam = client("ec2"), client("iam")
-    named = [{"Name": "tag:Name", "Values": ["net", "sub", "group"]}]
-    buckets = [each["Name"] for each in client("s3").list_buckets()["Buckets"]]
-    found = {
-        "vpcs": len(ec2.describe_vpcs(Filters=named)["Vpcs"]),
-        "subnets": len(ec2.describe_subnets(Filters=named)["Subnets"]),
-        "groups": len(ec2.describe_security_groups(Filters=named)["SecurityGroups"]),
-        "boxes": buckets.count("trial-box"),
-        "roles": len([each for each in iam.list_roles()["Roles"] if each["RoleName"] == "trial"]),
-        "profiles": len(iam.list_instance_profiles()["InstanceProfiles"]),
-    }
-    return {key: count for key, count in found.items() if count}
-
-
-@pytest.mark.slow
-def test_killed_at_any_moment_it_goes_up_whole_and_down_whole(tmp_path: Path) -> None:
-    """With an engine that looks for what interrupted creations made."""
-    whole = dict.fromkeys(("vpcs", "subnets", "groups", "boxes", "roles", "profiles"), 1)
-    counting = Fuse()
-    here = Here(tmp_path / "counted")
-    assert here.up(many, tick=counting).ok
-    assert all_there() == whole
-    going = Fuse()
-    assert here.destroy(tick=going).ok
-    assert all_there() == {}
-    for at in range(1, len(counting.moments) + 1):
-        here = Here(tmp_path / f"up-{at}")
-        with pytest.raises(Killed):
-            here.up(many, tick=Fuse(at))
-        ran = here.up(many, adopt=True)
-        assert ran.ok, (at, counting.moments[at - 1], ran.text)
-        assert (at, all_there()) == (at, whole)
-        if at <= len(going.moments):
-            with pytest.raises(Killed):
-                here.destroy(tick=Fuse(at))
-        assert here.destroy().ok
-        assert (at, all_there(), here.snapshot.resources) == (at, {}, [])
-
-
-def test_killed_before_its_save_a_creation_is_told_of_and_made_twice_as_in_the_real_engine(
-    here: Here,
-) -> None:
-    counting = Fuse()
-    here.up(network, tick=counting)
-    here.destroy()
-    at = counting.moments.index("after CreateVpc") + 1
-    with pytest.raises(Killed):
-        here.up(network, tick=Fuse(at))
-    assert [(each.type, each.resource.name) for each in here.snapshot.pending] == [
-        ("creating", "net")
-    ]
-    assert len(tagged_vpcs("net")) == 1
-    ran = here.up(network)
-    assert ran.ok
-    assert "1 pending operations from previous deployment" in ran.text
-    assert "::net, interrupted while creating" in ran.text
-    assert len(tagged_vpcs("net")) == 2
-    assert "pending operations" in here.up(network).text  # until somebody says what came of it
-    lost = ({*tagged_vpcs("net")} - {here.named("net").id}).pop()
-    client("ec2").delete_vpc(VpcId=lost)
-    assert here.refresh(clear_creates=True).ok
-    assert "pending operations" not in here.up(network).text
-
-
-def test_an_interrupt_lets_the_step_end_and_takes_no_more(here: Here) -> None:
-    def interrupt(moment: str) -> None:
-        if moment == "after CreateVpc":
-            os.kill(os.getpid(), signal.SIGINT)
-            while signal.getsignal(signal.SIGINT) != signal.SIG_DFL:  # until it has been heard
-                time.sleep(0.001)
-
-    ran = here.up(network, tick=interrupt)
-    assert not ran.ok
-    assert ran.did("create") == ["trial-dev", "net"]
-    assert here.snapshot.pending == []
-    assert here.up(network).changes == {"same": 2, "create": 1}
-
-
-def test_what_an_interrupted_creation_made_can_be_said(here: Here) -> None:
-    counting = Fuse()
-    here.up(network, tick=counting)
-    here.destroy()
-    with pytest.raises(Killed):
-        here.up(network, tick=Fuse(counting.moments.index("after CreateVpc") + 1))
-    urn, [id] = here.snapshot.pending[0].resource.urn, tagged_vpcs("net")
-    assert here.refresh(imports=[urn, id]).ok
-    ran = here.up(network)
-    assert (ran.did("create"), tagged_vpcs("net")) == (["sub"], [id])

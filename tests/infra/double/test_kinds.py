@@ -3,41 +3,20 @@
 from __future__ import annotations
 
 import json
-import warnings
 import zipfile
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 
 import pulumi
 import pulumi_aws as aws
 import pytest
 
-from burst.runner.rehearsal.servers import Servers, serve
 from tests.infra.double.cloud import Cloud
 from tests.infra.double.here import Here
 from tests.infra.double.kinds import KINDS, kind_of
 from tests.infra.double.state import Resource
 from tests.infra.double.steps import PROVIDER, known
 from tests.infra.double.values import revealed
-
-with warnings.catch_warnings():
-    # Packages of the provider warn of classes of their own as soon as they are imported.
-    warnings.simplefilter("ignore", DeprecationWarning)
-    loaded: list[object] = [aws.budgets.Budget, aws.cloudwatch.EventRule, aws.dynamodb.Table]
-    loaded += [aws.ec2.Vpc, aws.iam.Role, aws.lambda_.Function, aws.s3.Bucket, aws.sns.Topic]
-    loaded += [aws.sqs.Queue, aws.vpc.SecurityGroupIngressRule]
-
-
-@pytest.fixture(scope="module")
-def servers(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Servers]:
-    with serve(tmp_path_factory.mktemp("cloud"), boot=0.05) as found:
-        yield found
-
-
-@pytest.fixture(autouse=True)
-def _environ(servers: Servers, monkeypatch: pytest.MonkeyPatch) -> None:
-    for name, value in servers.environ.items():
-        monkeypatch.setenv(name, value)
 
 
 def tags(name: str, version: int) -> dict[str, str]:
@@ -371,7 +350,7 @@ PROGRAMS: list[Program] = [network, machines, storage, access, function, watchin
 
 @pytest.mark.parametrize("program", PROGRAMS, ids=lambda program: str(program.__name__))
 def test_a_kind_makes_finds_changes_reads_and_ends_its_things(
-    program: Program, tmp_path: Path
+    program: Program, cloud: None, tmp_path: Path
 ) -> None:
     here = Here(tmp_path / "here")
 
@@ -410,7 +389,7 @@ def gone_for_good(one: Resource) -> None:
     kind.delete(one.id, known(one))
 
 
-def test_no_kind_is_left_out(tmp_path: Path) -> None:
+def test_no_kind_is_left_out(cloud: None, tmp_path: Path) -> None:
     seen = set()
     for program in PROGRAMS:
         here = Here(tmp_path / program.__name__)
