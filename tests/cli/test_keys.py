@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import signal
-from collections.abc import Callable
-from contextlib import nullcontext
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, nullcontext
 from pathlib import Path
 from typing import Any
 
@@ -181,6 +181,25 @@ def test_an_interrupt_while_it_is_submitted_pauses_it_if_it_was(
     else:
         assert "is paused" in said
         assert only(burst).state is ExperimentState.PAUSED
+
+
+def test_the_wish_is_written_before_what_drives_here_is_ended(
+    burst: Burst, folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """That may take seconds, and whoever interrupted kills soon after."""
+    found: list[ExperimentState] = []
+
+    @contextmanager
+    def slow(workspace: Any) -> Iterator[None]:
+        try:
+            yield None
+        finally:
+            found.append(only(burst).state)
+
+    monkeypatch.setattr(driver, "Driver", slow)
+    monkeypatch.setattr(watching, "watch", ctrl_c)
+    burst("run", str(folder / "exp.yaml"), "--on-interrupt", "pause", status=130)
+    assert found == [ExperimentState.PAUSED]
 
 
 def test_an_interrupt_does_nothing_to_what_was_going_to_end(

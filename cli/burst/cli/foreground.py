@@ -12,6 +12,7 @@ from burst.cli.elsewhere import driver_for, is_driven_elsewhere, pools_of, see_d
 from burst.cli.ending import finish
 from burst.cli.following import Follower
 from burst.cli.handing_over import bring
+from burst.cli.leaving import express
 from burst.cli.logs import log_to_stderr
 from burst.cli.presenting import presenter_for
 from burst.cli.pushing import needs_a_runner
@@ -19,7 +20,7 @@ from burst.cli.reading import Picture
 from burst.cli.session import Session
 from burst.cli.tailing import Tail
 from burst.cli.watching import TimedOut
-from burst.core.errors import Refused
+from burst.core.errors import BurstError, Refused
 from burst.core.model import Experiment
 from burst.core.units import format_duration
 
@@ -32,6 +33,8 @@ class Foreground:
         cursor: events after it are told.
         seconds: after so many it is paused, and watched until it has given back its slots.
         logs: also print what the ranks write.
+        wish: what Ctrl-C does to it, written down before anything else is ended: whoever
+            interrupts may kill soon after.
     """
 
     session: Session
@@ -40,6 +43,7 @@ class Foreground:
     seconds: float | None = None
     logs: bool = False
     as_json: bool = False
+    wish: str = "leave"
 
     def run(self) -> int:
         """Watch until nothing more will happen by itself; returns the exit status of the result.
@@ -53,7 +57,12 @@ class Foreground:
         if not elsewhere:
             bring(session.home, session.environ)
         with driver_for(session, experiment) as driver:
-            picture = self._watch(driver)
+            try:
+                picture = self._watch(driver)
+            except KeyboardInterrupt:
+                with suppress(BurstError):  # it is tried again, and told, on leaving
+                    express(session, self.wish, experiment)
+                raise
         if not elsewhere and needs_a_runner(session):
             see_driven(session, experiment)
         return finish(session, picture, as_json=self.as_json)

@@ -55,14 +55,15 @@ def leave(session: Session, progress: Progress) -> int:
     from burst.cli.elsewhere import hand_over
     from burst.cli.views.hints import left
 
-    asked = _wish(session, progress.wish, experiment)
+    asked = express(session, progress.wish, experiment)
     hand_over(session, experiment)
     session.tell(left(experiment.id, asked))
     return ExitCode.INTERRUPTED
 
 
-def _wish(session: Session, wish: str, experiment: Experiment) -> str:
-    """Write down what is to become of it, where agents and runners look; returns what that is."""
+def express(session: Session, wish: str, experiment: Experiment) -> str:
+    """Write down what is to become of it, where agents and runners look; returns what that is. May
+    be repeated."""
     if wish == "leave":
         return wish
     from burst.runner import commands

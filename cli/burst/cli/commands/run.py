@@ -158,6 +158,7 @@ def _run(session: Session, file: Path, options: RunOptions, progress: Progress) 
         seconds=options["timeout"],
         logs=options["follow"],
         as_json=options["as_json"],
+        wish=progress.wish,
     ).run()
 
 
