@@ -101,6 +101,7 @@ class RecordedCloud:
             capture_output=True,
             text=True,
             check=False,
+            timeout=300.0,
         )
         assert done.returncode == status, f"{commands}: {done.stdout[-3000:]}{done.stderr[-3000:]}"
         return done.stdout
