@@ -13,10 +13,10 @@ from typing import Any
 import pulumi
 import pulumi_aws as aws
 import pytest
-from boto3.session import Session
 from pulumi import automation
 
 from tests.infra.double.launching import Double
+from tests.infra.double.trying import client
 
 
 def network() -> None:
@@ -94,19 +94,16 @@ aws.ec2.Vpc("net", cidr_block="10.0.0.0/16", tags={"Name": "net"})
     assert "1 pending operations from previous deployment" in up.stdout
     for vpc in vpcs(double):
         if vpc != up.outputs["vpc"].value:
-            client(double, "ec2").delete_vpc(VpcId=vpc)
+            client("ec2", double.environ).delete_vpc(VpcId=vpc)
     stack.destroy()
-
-
-def client(double: Double, service: str) -> Any:
-    told = double.environ
-    url = told.get(f"AWS_ENDPOINT_URL_{service.upper()}", told["AWS_ENDPOINT_URL"])
-    return Session("testing", "testing", region_name="us-east-1").client(service, endpoint_url=url)
 
 
 def vpcs(double: Double) -> list[str]:
     asked = [{"Name": "tag:Name", "Values": ["net"]}]
-    return [each["VpcId"] for each in client(double, "ec2").describe_vpcs(Filters=asked)["Vpcs"]]
+    return [
+        each["VpcId"]
+        for each in client("ec2", double.environ).describe_vpcs(Filters=asked)["Vpcs"]
+    ]
 
 
 def test_what_is_asked_of_stacks_that_are_not_there_is_refused_in_the_real_words(
@@ -167,8 +164,9 @@ def stacks_of(double: Double) -> list[Path]:
     return [each for each in (double.root / "stacks").rglob("*") if each.is_file()]
 
 
+@pytest.mark.slow
 def test_stacks_can_lie_in_a_bucket(double: Double) -> None:
-    s3 = client(double, "s3")
+    s3 = client("s3", double.environ)
     s3.create_bucket(Bucket="stacks")
     stack = stack_of(double, PULUMI_BACKEND_URL="s3://stacks/lab?region=us-east-1")
     assert stack.up().summary.resource_changes == {"create": 3}

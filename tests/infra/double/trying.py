@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import json
+import os
+from collections.abc import Mapping
+from functools import cache
 from typing import Any
 
 import pulumi_aws as aws
@@ -22,8 +25,15 @@ TRUST = json.dumps(
 )
 
 
-def client(service: str) -> Any:
-    return Session().client(service)
+def client(service: str, environ: Mapping[str, str] = os.environ) -> Any:
+    """Of the cloud that the environment tells."""
+    url = environ.get(f"AWS_ENDPOINT_URL_{service.upper()}") or environ["AWS_ENDPOINT_URL"]
+    return _client(service, url)
+
+
+@cache
+def _client(service: str, url: str) -> Any:
+    return Session("testing", "testing", region_name="us-east-1").client(service, endpoint_url=url)
 
 
 def tagged_vpcs(name: str) -> list[str]:
