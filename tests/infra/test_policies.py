@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 
 from burst.core.aws.names import longest_cluster_name
+from burst.core.errors import ConfigError
 from burst.infra.policies.bucket import bucket_policy
 from burst.infra.policies.documents import as_text
 from burst.infra.policies.node import node_policy
@@ -376,3 +377,11 @@ def test_alarms_of_the_cluster_alone_speak_through_its_topic() -> None:
     assert speaks("burst-lab-leak", PLACE.account)
     assert not speaks("burst-other-leak", PLACE.account)
     assert not speaks("burst-lab-leak", "210987654321")
+
+
+def test_an_entry_has_the_numbers_that_github_signs_or_none_and_no_pattern() -> None:
+    for entry in ("me/mine", "me@1/mine@2", "me@1/mine@2:pull_request"):
+        assert settings_of(f'github: ["{entry}"]').aws.github == (entry,)
+    for entry in ("me", "*/mine", "me/*", "me@x/mine", "me/mine:", "me/mine:ref:refs/heads/*"):
+        with pytest.raises(ConfigError, match="is no repository"):
+            settings_of(f'github: ["{entry}"]')

@@ -5,70 +5,64 @@ from __future__ import annotations
 from burst.infra.policies.documents import ANY, Statement
 from burst.infra.policies.place import Place
 
+_LISTS = (
+    "ec2:DescribeLaunchTemplates",
+    "ec2:DescribeNatGateways",
+    "ec2:DescribeVpcEndpoints",
+    "ec2:DescribeAddresses",
+    "ec2:DescribeInternetGateways",
+    "ec2:DescribeRouteTables",
+    "ec2:DescribeSecurityGroupRules",
+    "ec2:DescribeSecurityGroups",
+    "ec2:DescribeSubnets",
+    "ec2:DescribeVpcs",
+    "events:ListRules",
+    "lambda:ListEventSourceMappings",
+    "logs:DescribeLogGroups",
+    "cloudwatch:DescribeAlarms",
+    "cloudwatch:ListDashboards",
+    "sns:ListTopics",
+)
+_LISTS_OF_ALL_REGIONS = (
+    "iam:ListInstanceProfiles",
+    "iam:ListPolicies",
+    "iam:ListRoles",
+    "budgets:ViewBudget",
+)
+_TAGS = (
+    "cloudwatch:ListTagsForResource",
+    "dynamodb:DescribeTable",
+    "dynamodb:ListTagsOfResource",
+    "events:ListTagsForResource",
+    "iam:GetInstanceProfile",
+    "iam:GetPolicy",
+    "iam:GetRole",
+    "lambda:GetFunction",
+    "s3:GetBucketTagging",
+    "sns:ListTagsForResource",
+)
+
 
 def look_at_account(place: Place) -> list[Statement]:
     """To list is checked against no resource. Of what is named like the cluster's own, and may be
     that of one whose name is longer, the tags are read."""
-    named = f"burst-{place.cluster}-*"
+    here = {"StringEquals": {"aws:RequestedRegion": place.region}}
     return [
-        Statement(
-            "ListThings",
-            actions=(
-                "ec2:DescribeLaunchTemplates",
-                "ec2:DescribeNatGateways",
-                "ec2:DescribeVpcEndpoints",
-                "ec2:DescribeAddresses",
-                "ec2:DescribeInternetGateways",
-                "ec2:DescribeRouteTables",
-                "ec2:DescribeSecurityGroupRules",
-                "ec2:DescribeSecurityGroups",
-                "ec2:DescribeSubnets",
-                "ec2:DescribeVpcs",
-                "events:ListRules",
-                "lambda:ListEventSourceMappings",
-                "logs:DescribeLogGroups",
-                "cloudwatch:DescribeAlarms",
-                "cloudwatch:ListDashboards",
-                "sns:ListTopics",
-            ),
-            resources=ANY,
-            conditions={"StringEquals": {"aws:RequestedRegion": place.region}},
-        ),
-        Statement(
-            "ListOfAllRegions",
-            actions=(
-                "iam:ListInstanceProfiles",
-                "iam:ListPolicies",
-                "iam:ListRoles",
-                "budgets:ViewBudget",
-            ),
-            resources=ANY,
-        ),
-        Statement(
-            "ReadTags",
-            actions=(
-                "cloudwatch:ListTagsForResource",
-                "dynamodb:DescribeTable",
-                "dynamodb:ListTagsOfResource",
-                "events:ListTagsForResource",
-                "iam:GetInstanceProfile",
-                "iam:GetPolicy",
-                "iam:GetRole",
-                "lambda:GetFunction",
-                "s3:GetBucketTagging",
-                "sns:ListTagsForResource",
-            ),
-            resources=(
-                place.table,
-                place.bucket,
-                place.function,
-                place.arn("cloudwatch", f"alarm:{named}"),
-                place.arn("events", f"rule/{named}"),
-                place.arn("sns", named),
-                *(
-                    place.arn("iam", f"{kind}/{named}", region="")
-                    for kind in ("instance-profile", "policy", "role")
-                ),
-            ),
-        ),
+        Statement("ListThings", _LISTS, ANY, here),
+        Statement("ListOfAllRegions", _LISTS_OF_ALL_REGIONS, ANY),
+        Statement("ReadTags", _TAGS, _named_alike(place)),
     ]
+
+
+def _named_alike(place: Place) -> tuple[str, ...]:
+    name = f"burst-{place.cluster}-*"
+    of_iam = (f"{kind}/{name}" for kind in ("instance-profile", "policy", "role"))
+    return (
+        place.table,
+        place.bucket,
+        place.function,
+        place.arn("cloudwatch", f"alarm:{name}"),
+        place.arn("events", f"rule/{name}"),
+        place.arn("sns", name),
+        *(place.arn("iam", each, region="") for each in of_iam),
+    )
