@@ -270,10 +270,20 @@ def test_an_admin_may_what_a_submitter_and_the_runner_may() -> None:
                     assert is_allowed([admin_policy(LAB)], request), request
 
 
-def test_nodes_are_reached_and_pull_images_only_where_the_cluster_file_says_so() -> None:
-    both = actions_of(node_policy(settings_of("endpoints: [sessions, images]")))
-    plain = actions_of(node_policy(LAB))
-    assert {each.split(":")[0] for each in both - plain} == {"ssm", "ssmmessages", "ecr"}
+@pytest.mark.parametrize(
+    ("text", "services"),
+    [
+        ("", set()),
+        ("endpoints: [sessions]", {"ssm", "ssmmessages"}),
+        ("endpoints: [images]", {"ecr"}),
+        ("nat: true", {"ssm", "ssmmessages", "ecr"}),
+    ],
+)
+def test_nodes_may_use_a_service_only_where_they_have_a_way_to_it(
+    text: str, services: set[str]
+) -> None:
+    more = actions_of(node_policy(settings_of(text))) - actions_of(node_policy(LAB))
+    assert {each.split(":")[0] for each in more} == services
 
 
 # --- trust ---

@@ -6,8 +6,9 @@ down. What all nodes and the function run lies where no node may write.
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, Literal
 
+from burst.core.config.cluster import Aws
 from burst.infra.policies.documents import ANY, Statement, document
 from burst.infra.policies.place import Place
 from burst.infra.policies.state import (
@@ -32,10 +33,15 @@ def node_policy(settings: Settings) -> dict[str, Any]:
             write_records(place, "dynamodb:ConditionCheckItem", "dynamodb:DeleteItem"),
             *read_blobs(place),
             write_blobs(place, CHECKPOINTS, LOGS, PROBES),
-            *(_sessions() if "sessions" in settings.aws.endpoints else ()),
-            *(_images(place) if "images" in settings.aws.endpoints else ()),
+            *(_sessions() if _reaches(settings.aws, "sessions") else ()),
+            *(_images(place) if _reaches(settings.aws, "images") else ()),
         ]
     )
+
+
+def _reaches(aws: Aws, service: Literal["images", "sessions"]) -> bool:
+    """Whether nodes have a way to a service, without which its permissions are of no use."""
+    return aws.nat or service in aws.endpoints
 
 
 def _sessions() -> list[Statement]:
@@ -56,7 +62,8 @@ def _sessions() -> list[Statement]:
 
 
 def _images(place: Place) -> list[Statement]:
-    """Container images of the account's own registry. Of the token AWS checks no resource."""
+    """Container images of any account in the region: that of the image says who may pull it, as
+    AWS's own does of its Deep Learning Containers. Of the token AWS checks no resource."""
     return [
         Statement("LogInToImages", actions=("ecr:GetAuthorizationToken",), resources=ANY),
         Statement(
@@ -66,6 +73,6 @@ def _images(place: Place) -> list[Statement]:
                 "ecr:BatchGetImage",
                 "ecr:GetDownloadUrlForLayer",
             ),
-            resources=(place.arn("ecr", "repository/*"),),
+            resources=(place.arn("ecr", "repository/*", account="*"),),
         ),
     ]
