@@ -11,7 +11,7 @@ wrong() {
 
 given=(--key "$KEY")
 IFS=$' \t\n,' read -r -d '' -a pools <<< "$POOL" || true
-for name in "${pools[@]}"; do
+for name in ${pools[@]+"${pools[@]}"}; do  # the bash of macOS calls an empty array unset
     given+=(--pool "$name")
 done
 while IFS= read -r line; do
