@@ -118,10 +118,10 @@ def records_can_be_had_back(found: Sequence[Registered]) -> list[str]:
 
 
 def functions_are_called_by_own_rules(found: Sequence[Registered]) -> list[str]:
-    """A permission is for one rule of this account, and no function has an address."""
+    """A permission is for one rule, and no function has an address."""
     broken = [f"{each}: has an address" for each in _of(found, "lambda/functionUrl:FunctionUrl")]
     for each in _of(found, "lambda/permission:Permission"):
-        if not each.inputs.get("sourceArn") or not each.inputs.get("sourceAccount"):
+        if not each.inputs.get("sourceArn"):
             broken.append(f"{each}: lets every rule of {each.inputs.get('principal')} call")
     return broken
 

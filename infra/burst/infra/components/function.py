@@ -145,8 +145,7 @@ class Function(pulumi.ComponentResource):
             action="lambda:InvokeFunction",
             function=function.name,
             principal="events.amazonaws.com",
-            source_arn=rule.arn,
-            source_account=settings.facts.account,
+            source_arn=rule.arn,  # which has the account in it
             opts=self._own,
         )
         cloudwatch.EventTarget(
