@@ -1,4 +1,22 @@
-"""Puts the double of the `pulumi` command where a real one would be found."""
+"""Puts the double of the `pulumi` command where a real one would be found.
+
+The double is no Pulumi: there is none on a machine without network. What is Pulumi's own runs as
+it is: the SDK, the Automation API, the typed resources. The double stands for the command, the
+engine and the AWS provider, and behaves as they do where burst can tell the difference: the format
+of state and of events, the order of what is done, what is written down before and after each step,
+what a failure or a kill leaves behind, locks, and the words of errors.
+
+Where it differs from the real ones:
+
+- One thing is done at a time.
+- Inputs are not checked against the provider's schema: botocore and the cloud check them.
+- It knows the types in `providers`, and refuses others; of some types it does not know every
+  property, and passes over the others.
+- No targets, plans, policies, hooks, transforms, package parameters; no secrets provider but the
+  passphrase, whose key is cheaper than the real one.
+- With `adopt`, it looks for what interrupted creations made. The real engine leaves that to
+  people.
+"""
 
 from __future__ import annotations
 

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import os
 import signal
-import time
 from pathlib import Path
 
 import pulumi_aws as aws
 import pytest
 
+from tests.infra.double.cloud import until
 from tests.infra.double.here import Fuse, Here
 from tests.infra.double.steps import Killed
 from tests.infra.double.trying import TRUST, client, network, tagged_vpcs
@@ -94,8 +94,7 @@ def test_an_interrupt_lets_the_step_end_and_takes_no_more(here: Here) -> None:
     def interrupt(moment: str) -> None:
         if moment == "after CreateVpc":
             os.kill(os.getpid(), signal.SIGINT)
-            while signal.getsignal(signal.SIGINT) != signal.SIG_DFL:  # until it has been heard
-                time.sleep(0.001)
+            until(lambda: signal.getsignal(signal.SIGINT) == signal.SIG_DFL, "being heard")
 
     ran = here.up(network, tick=interrupt)
     assert not ran.ok
