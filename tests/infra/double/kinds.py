@@ -26,6 +26,8 @@ class Kind:
     of a given name is deleted before another takes its place."""
     json: ClassVar[frozenset[str]] = frozenset()
     """Properties that are JSON documents, of which order and space do not count."""
+    later: ClassVar[frozenset[str]] = frozenset()
+    """Properties that count only after it is made, when it is changed or ended."""
     longest: ClassVar[int] = 255
     """Letters of a name that is made up."""
 

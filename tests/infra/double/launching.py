@@ -10,8 +10,8 @@ Where it differs from the real ones:
 
 - One thing is done at a time.
 - Inputs are not checked against the provider's schema: botocore and the cloud check them.
-- It knows the types in `providers`, and refuses others; of some types it does not know every
-  property, and passes over the others.
+- It knows the types in `providers`, and of some not every property; what it does not know it
+  refuses, by name, and never passes over.
 - No targets, plans, policies, hooks, transforms, package parameters; no secrets provider but the
   passphrase, whose key is cheaper than the real one.
 - With `adopt`, it looks for what interrupted creations made. The real engine leaves that to

@@ -14,7 +14,7 @@ from tests.infra.double.cloud import Cloud, ProviderError, Tick
 from tests.infra.double.events import Events
 from tests.infra.double.kinds import Kind, kind_of
 from tests.infra.double.state import Pending, Resource
-from tests.infra.double.values import Props, revealed, secret, secrets_in
+from tests.infra.double.values import Props, Watched, revealed, secret, secrets_in
 
 PROVIDER = "pulumi:providers:"
 
@@ -67,11 +67,15 @@ class Steps:
             with_id = False
             try:
                 kind = self.kind(new)
-                inputs = revealed(new.inputs)
+                inputs = Watched(revealed(new.inputs))
                 new.id = kind.create(inputs)
                 with_id = True
                 kind.settle(new.id, inputs)
                 self._read_back(kind, new, secrets)
+                if left := set(inputs.unseen) - kind.later - {f"{kind.name}Prefix"}:
+                    raise ProviderError(
+                        f"the double of Pulumi knows no {sorted(left)} of {new.type}"
+                    )
             except Exception as error:
                 self.book.end(pending)
                 if with_id:  # it is there, though not as it should be

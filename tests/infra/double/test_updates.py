@@ -429,6 +429,9 @@ def test_what_the_double_does_not_know_it_refuses(here: Here) -> None:
     ran = here.up(lambda: aws.ebs.Volume("disk", availability_zone="us-east-1a", size=1))
     assert not ran.ok
     assert "knows no resource type aws:ebs/volume:Volume" in ran.text
+    ran = here.up(lambda: aws.s3.Bucket("box", bucket="trial-box", request_payer="Requester"))
+    assert not ran.ok
+    assert "knows no ['requestPayer'] of aws:s3/bucket:Bucket" in ran.text
 
 
 def test_an_error_of_the_program_makes_and_deletes_nothing(here: Here) -> None:

@@ -25,6 +25,30 @@ UNKNOWN = "04da6b54-80e4-46f7-96ec-b56ff0331ba9"
 Props = dict[str, Any]
 
 
+class Watched(dict[str, Any]):
+    """Properties that remember which of them somebody has looked at."""
+
+    def __init__(self, props: Props) -> None:
+        super().__init__(props)
+        self.seen: set[str] = set()
+
+    def __getitem__(self, key: str) -> Any:
+        self.seen.add(key)
+        return super().__getitem__(key)
+
+    def get(self, key: str, default: Any = None) -> Any:
+        self.seen.add(key)
+        return super().get(key, default)
+
+    def items(self) -> Any:
+        self.seen.update(self)
+        return super().items()
+
+    @property
+    def unseen(self) -> list[str]:
+        return sorted(key for key in self if key not in self.seen and not key.startswith("__"))
+
+
 def from_struct(struct: struct_pb2.Struct) -> Props:
     """Whole numbers become ints: the wire has floats alone."""
     return {key: _from_value(value) for key, value in struct.fields.items()}

@@ -31,6 +31,7 @@ class S3Kind(Kind):
 class Bucket(S3Kind):
     what = "S3 Bucket"
     name = "bucket"
+    later = frozenset({"forceDestroy"})
     longest = 63
 
     def create(self, inputs: Props) -> str:

@@ -15,6 +15,7 @@ class BucketObject(S3Kind):
 
     what = "S3 Object"
     replaces = frozenset({"bucket", "key"})
+    later = frozenset({"forceDestroy"})
 
     def create(self, inputs: Props) -> str:
         body = bytes_of(inputs["source"]) if inputs.get("source") else inputs.get("content", "")
