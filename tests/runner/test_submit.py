@@ -80,7 +80,9 @@ def test_the_same_again_while_it_is_live_is_the_same(ws: Workspace, code: Path) 
 
 def test_a_pool_in_the_cloud_needs_a_state_that_it_can_reach(tmp_path: Path, code: Path) -> None:
     pool = {"kind": "aws", "instance_types": ["c5.large"], "max_nodes": 1}
-    cluster = {"cluster": "lab", "aws": {"region": "us-east-1"}, "pools": {"spot": pool}}
+    here = {"store": f"sqlite://{tmp_path}/store.db", "blobs": f"file://{tmp_path}/blobs"}
+    aws = {"region": "us-east-1"}
+    cluster = {"cluster": "lab", "aws": aws, "pools": {"spot": pool}, **here}
     (tmp_path / "burst.yaml").write_text(json.dumps(cluster))
     ws = open_workspace(cwd=tmp_path)
     with pytest.raises(Refused, match="could not reach") as caught:
