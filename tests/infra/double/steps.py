@@ -72,10 +72,7 @@ class Steps:
                 with_id = True
                 kind.settle(new.id, inputs)
                 self._read_back(kind, new, secrets)
-                if left := set(inputs.unseen) - kind.later - {f"{kind.name}Prefix"}:
-                    raise ProviderError(
-                        f"the double of Pulumi knows no {sorted(left)} of {new.type}"
-                    )
+                refuse_unknown(kind, new, inputs, set(inputs))
             except Exception as error:
                 self.book.end(pending)
                 if with_id:  # it is there, though not as it should be
@@ -107,8 +104,10 @@ class Steps:
             pending = self.book.begin("updating", new)
             try:
                 kind = self.kind(new)
-                kind.update(new.id, revealed(old.inputs), revealed(new.inputs))
+                inputs = Watched(revealed(new.inputs))
+                kind.update(new.id, revealed(old.inputs), inputs)
                 self._read_back(kind, new, secrets)
+                refuse_unknown(kind, new, inputs, set(changed))
             except Exception as error:
                 self._abandon(pending)
                 raise self._fail("update", old, new, error, "updating") from error
@@ -251,6 +250,16 @@ class Steps:
         if not hasattr(error, "response") and not type(error).__module__.startswith("botocore"):
             what = f"{what}: the double of Pulumi fails: {traceback.format_exc()}"
         return self.cloud_of(one.provider).worded(what, error)
+
+
+def refuse_unknown(kind: Kind, one: Resource, inputs: Watched, asked: set[str]) -> None:
+    """
+    Raises:
+        ProviderError: nobody has looked at one of the properties that had to be obeyed.
+    """
+    left = asked.intersection(inputs.unseen) - kind.later - {f"{kind.name}Prefix"}
+    if left:
+        raise ProviderError(f"the double of Pulumi knows no {sorted(left)} of {one.type}")
 
 
 def known(one: Resource) -> Props:
