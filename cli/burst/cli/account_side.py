@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import os
 import signal
 from collections.abc import Iterator
@@ -73,6 +74,7 @@ def require_infra() -> None:
 
     # Pulumi's library talks by gRPC, which else tells of every connection that ends.
     os.environ.setdefault("GRPC_VERBOSITY", "NONE")
+    logging.getLogger("grpc").setLevel(logging.CRITICAL)
     missing = [name for name in ("pulumi", "pulumi_aws") if find_spec(name) is None]
     if missing:
         raise BurstError(

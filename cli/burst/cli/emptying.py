@@ -41,7 +41,7 @@ class Live:
     @property
     def words(self) -> str:
         named = ", ".join(f"{each.id} ({each.name})" for each in self.experiments)
-        train = f"{counted(self.trials, 'trial')} of them train" if self.trials else "none trains"
+        train = f"{counted(self.trials, 'trial')} in training" if self.trials else "none trains"
         return f"{counted(len(self.experiments), 'live experiment')}: {named}; {train}"
 
 

@@ -275,7 +275,9 @@ class _GoingDown:
         left: list[tuple[Thing, BurstError]],
         unseen: list[Unseen],
     ) -> int:
-        status = int(ExitCode.REFUSED if left or unseen else ExitCode.OK)
+        # What the record had is gone; only without one does all depend on what was looked for.
+        is_left = bool(left) or (bool(unseen) and not found.recorded)
+        status = int(ExitCode.REFUSED if is_left else ExitCode.OK)
         kept = [each for each in (found.bucket, found.table) if each] if keep else []
         if self._options["as_json"]:
             self._session.json_line(dict(self._result(side, status, kept, left)))

@@ -3,6 +3,7 @@ Pulumi's command."""
 
 from __future__ import annotations
 
+import gc
 import json
 import os
 import shutil
@@ -80,6 +81,13 @@ class Person:
         printed = self.types(*args, "--json", status=status).stdout
         return [json.loads(line) for line in printed.splitlines()]
 
+    def recorded(self) -> set[tuple[str, str]]:
+        """Type and id of all that Pulumi's record has."""
+        place = self.home / "pulumi" / f"{ACCOUNT}-{REGION}" / ".pulumi" / "stacks" / "burst"
+        held = json.loads((place / f"{self.cluster}.json").read_text())
+        resources = held["checkpoint"]["latest"].get("resources") or []
+        return {(each["type"], each.get("id", "")) for each in resources}
+
     def things(self) -> list[Thing]:
         """All that carries the cluster's tag, the data too."""
         found, unseen = find_things(self.look(), data=True)
@@ -122,10 +130,8 @@ def person(
             monkeypatch.setenv(name, value)
         for name in ("PULUMI_BACKEND_URL", "PULUMI_CONFIG_PASSPHRASE"):
             monkeypatch.delenv(name, raising=False)
-        yield somebody(f"c{number:06d}", tmp_path / "mine", bundles)
-
-
-def somebody(cluster: str, folder: Path, bundles: Path) -> Person:
-    folder.mkdir()
-    (folder / "burst.yaml").write_text(FILE.format(cluster=cluster, image=IMAGE))
-    return Person(cluster, folder, bundles)
+        cluster, folder = f"c{number:06d}", tmp_path / "mine"
+        folder.mkdir()
+        (folder / "burst.yaml").write_text(FILE.format(cluster=cluster, image=IMAGE))
+        yield Person(cluster, folder, bundles)
+    gc.collect()  # what Pulumi's library leaves where a program is broken off is this test's

@@ -6,6 +6,7 @@ from collections.abc import Callable, Iterable
 from typing import Any
 
 from burst.core.aws.names import bucket_name, table_name
+from burst.core.aws.telling import told
 from burst.infra.account.sorts import Look, Sort, code_of, is_gone, pages
 
 _AT_ONCE = 1000
@@ -15,12 +16,13 @@ _AT_ONCE = 1000
 def bucket_of(look: Look) -> str:
     """The name of the cluster's bucket, if it is there and the account's own; else empty."""
     name = bucket_name(look.cluster, look.account, look.region)
-    try:
-        look.client("s3").head_bucket(Bucket=name, ExpectedBucketOwner=look.account)
-    except Exception as error:
-        if is_gone(error):
-            return ""
-        raise
+    with told(f"cannot look for bucket {name}"):
+        try:
+            look.client("s3").head_bucket(Bucket=name, ExpectedBucketOwner=look.account)
+        except Exception as error:
+            if is_gone(error):
+                return ""
+            raise
     return name
 
 
@@ -41,12 +43,13 @@ def empty_bucket(look: Look, tell: Callable[[int], None]) -> int:
     if not name:
         return 0
     s3, gone = look.client("s3"), 0
-    for page in s3.get_paginator("list_object_versions").paginate(Bucket=name):
-        found = [*(page.get("Versions") or []), *(page.get("DeleteMarkers") or [])]
-        gone += _delete(s3, name, found)
-        tell(gone)
-    for each in list(pages(s3, "list_multipart_uploads", "Uploads", Bucket=name)):
-        s3.abort_multipart_upload(Bucket=name, Key=each["Key"], UploadId=each["UploadId"])
+    with told(f"cannot empty bucket {name}"):
+        for page in s3.get_paginator("list_object_versions").paginate(Bucket=name):
+            found = [*(page.get("Versions") or []), *(page.get("DeleteMarkers") or [])]
+            gone += _delete(s3, name, found)
+            tell(gone)
+        for each in list(pages(s3, "list_multipart_uploads", "Uploads", Bucket=name)):
+            s3.abort_multipart_upload(Bucket=name, Key=each["Key"], UploadId=each["UploadId"])
     return gone
 
 
@@ -56,28 +59,31 @@ def release_table(look: Look) -> None:
     found = _table(look, name)
     if found is not None and found.get("DeletionProtectionEnabled"):
         dynamodb = look.client("dynamodb")
-        dynamodb.update_table(TableName=name, DeletionProtectionEnabled=False)
-        dynamodb.get_waiter("table_exists").wait(
-            TableName=name, WaiterConfig={"Delay": 2, "MaxAttempts": 60}
-        )
+        with told(f"cannot take the protection of table {name} away"):
+            dynamodb.update_table(TableName=name, DeletionProtectionEnabled=False)
+            dynamodb.get_waiter("table_exists").wait(
+                TableName=name, WaiterConfig={"Delay": 2, "MaxAttempts": 60}
+            )
 
 
 def is_empty(look: Look, type: str) -> bool:
     """Whether nothing would be lost with the bucket or the table that is there."""
-    if "dynamodb" in type:
-        answer = look.client("dynamodb").scan(TableName=table_name(look.cluster), Limit=1)
-        return not answer.get("Items")
-    found = look.client("s3").list_object_versions(Bucket=bucket_of(look), MaxKeys=1)
-    return not found.get("Versions") and not found.get("DeleteMarkers")
+    with told("cannot see whether there is data"):
+        if "dynamodb" in type:
+            answer = look.client("dynamodb").scan(TableName=table_name(look.cluster), Limit=1)
+            return not answer.get("Items")
+        found = look.client("s3").list_object_versions(Bucket=bucket_of(look), MaxKeys=1)
+        return not found.get("Versions") and not found.get("DeleteMarkers")
 
 
 def _table(look: Look, name: str) -> Any:
-    try:
-        return look.client("dynamodb").describe_table(TableName=name)["Table"]
-    except Exception as error:
-        if is_gone(error):
-            return None
-        raise
+    with told(f"cannot look for table {name}"):
+        try:
+            return look.client("dynamodb").describe_table(TableName=name)["Table"]
+        except Exception as error:
+            if is_gone(error):
+                return None
+            raise
 
 
 def _delete(s3: Any, bucket: str, found: list[Any]) -> int:
@@ -131,7 +137,7 @@ DATA = (
         "aws:s3/bucket:Bucket",
         _buckets,
         _remove_bucket,
-        "aws s3 rb --force s3://{id}",
+        "aws s3api delete-bucket --bucket {id}",
     ),
     Sort(
         "table",
