@@ -54,6 +54,14 @@ def test_a_cluster_that_can_be_built_has_facts_and_nothing_that_failed(
     assert "p5.48xlarge in us-east-1a" in one(found, "pool big").found
 
 
+def test_where_people_run_the_runner_no_function_is_looked_at(
+    environ: Mapping[str, str], iam: Any
+) -> None:
+    found = preflight(cluster(new_name(), aws="runner: here"), environ)
+    assert "function" not in verdicts(found)
+    assert found.failed == []
+
+
 def test_what_up_makes_by_itself_is_a_warning(environ: Mapping[str, str], iam: Any) -> None:
     found = preflight(cluster(new_name(), aws="github: [owner/name]"), environ)
     assert found.failed == []

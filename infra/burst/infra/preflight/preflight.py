@@ -119,7 +119,8 @@ def _check_rest(
     facts = _facts(config, seen)
     if facts is not None:
         yield check_network(config, facts.zones, facts.types, answers["vpcs"])
-    yield _check_function(seen.executions)
+    if aws_of(config).runner == "function":
+        yield _check_function(seen.executions)
     yield check_claims(config.cluster, claims)
 
 

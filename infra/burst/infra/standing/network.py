@@ -10,9 +10,9 @@ from burst.core.aws.names import CLUSTER
 from burst.core.units import counted
 from burst.infra.preflight.asking import Asking, Unknown
 from burst.infra.preflight.checking import Check, failed, not_known, ok, warning
+from burst.infra.standing import BY_HAND, UP
 
 _ANYWHERE = "0.0.0.0/0"
-_UP = "`burst up` makes it good"
 _SERVICES = {"dynamodb": "the table", "s3": "the bucket"}
 
 
@@ -96,18 +96,18 @@ def check_reach(cluster: str, subnets: list[Subnet] | Unknown, zones: Sequence[s
     if isinstance(subnets, Unknown):
         return not_known(label, subnets)
     if not subnets:
-        return failed(label, f"no subnet carries the tag {CLUSTER}={cluster}", "run `burst up`")
+        return failed(label, f"no subnet carries the tag {CLUSTER}={cluster}", UP)
     cut = {
         name: [each.zone for each in subnets if not each.ways & {service, "internet"}]
         for service, name in _SERVICES.items()
     }
     if any(cut.values()):
         ways = [f"{name} from {', '.join(those)}" for name, those in cut.items() if those]
-        return failed(label, f"there is no route to {', and none to '.join(ways)}", _UP)
+        return failed(label, f"there is no route to {', and none to '.join(ways)}", BY_HAND)
     missing = sorted(set(zones) - {each.zone for each in subnets})
     said = f"table and bucket, from {counted(len(subnets), 'subnet')}"
     if missing:
-        return warning(label, f"{said}; none in {', '.join(missing)}", _UP)
+        return warning(label, f"{said}; none in {', '.join(missing)}", UP)
     return ok(label, f"{said} ({', '.join(each.zone for each in subnets)})")
 
 
@@ -134,14 +134,14 @@ def check_groups(groups: list[Mapping[str, Any]] | Unknown, wanted: Sequence[str
         return not_known(label, groups)
     missing = sorted(set(wanted) - {str(each["GroupId"]) for each in groups})
     if missing:
-        return failed(label, f"security group {', '.join(missing)} is gone", _UP)
+        return failed(label, f"security group {', '.join(missing)} is gone", BY_HAND)
     ways = {"IpPermissions": "in", "IpPermissionsEgress": "out"}
     lacking = [
         way for key, way in ways.items() if not any(_lets_itself(each, key) for each in groups)
     ]
     if lacking or not groups:
         way = " and ".join(lacking)
-        return failed(label, f"the security group has no rule for itself, {way}", _UP)
+        return failed(label, f"the security group has no rule for itself, {way}", BY_HAND)
     ids = ", ".join(str(each["GroupId"]) for each in groups)
     return ok(label, f"security group {ids} lets its members send each other anything")
 

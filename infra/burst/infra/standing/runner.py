@@ -11,9 +11,9 @@ from burst.infra.account.of_runner import mappings_of, rules_of
 from burst.infra.account.sorts import Look
 from burst.infra.preflight.asking import Unknown
 from burst.infra.preflight.checking import Check, failed, not_known, ok
+from burst.infra.standing import BY_HAND, UP
 
 _ON = ("Enabled", "Enabling", "Creating", "Updating")
-_UP = "run `burst up`"
 
 
 @dataclass(frozen=True)
@@ -55,10 +55,10 @@ def check_runner(cluster: str, found: Runner | Unknown) -> Check:
         return not_known(label, found)
     name = function_name(cluster)
     if not found.there:
-        return failed(label, f"there is no function {name}", _UP)
+        return failed(label, f"there is no function {name}", BY_HAND)
     if found.stopped:
         said = f"switched off: {', '.join(found.stopped)}; {name} is not called by them"
-        return failed(label, said, _UP)
+        return failed(label, said, UP)
     if not found.calls:
-        return failed(label, f"nothing calls {name}", _UP)
+        return failed(label, f"nothing calls {name}", BY_HAND)
     return ok(label, f"{name}, called by {counted(found.calls, 'trigger')}")

@@ -25,9 +25,9 @@ from burst.infra.preflight.asking import Asking, Unknown
 from burst.infra.preflight.checking import Check, failed, not_known, ok, warning
 from burst.infra.preflight.gathering import aws_of
 from burst.infra.preflight.places import pools_of
+from burst.infra.standing import BY_HAND, UP
 
 _BUNDLE = re.compile(r"^BURST_BUNDLE=(?:s3://([^/\s]+)/(\S+))?$", re.MULTILINE)
-_UP = "run `burst up`"
 
 
 @dataclass(frozen=True)
@@ -84,7 +84,7 @@ def check_templates(
         return not_known(label, templates)
     missing = [each.name for each in templates if each.data is None]
     if missing:
-        return failed(label, f"not there: {', '.join(missing)}", _UP)
+        return failed(label, f"not there: {', '.join(missing)}", BY_HAND)
     stale = {
         each.name: differing
         for each in templates
@@ -92,7 +92,9 @@ def check_templates(
     }
     if stale:
         said = "; ".join(f"{name}: {', '.join(places)}" for name, places in stale.items())
-        return warning(label, f"not as burst.yaml and this burst say: {said}", _UP)
+        return warning(
+            label, f"not as burst.yaml and this burst say: {said}", f"{UP}; or else {BY_HAND}"
+        )
     return ok(label, f"{counted(len(templates), 'template')}, as burst.yaml says")
 
 
@@ -121,7 +123,7 @@ def check_bundles(gone: list[str] | Unknown) -> Check:
     if isinstance(gone, Unknown):
         return not_known(label, gone)
     if gone:
-        return failed(label, f"not there: {', '.join(gone)}; no node can start", _UP)
+        return failed(label, f"not there: {', '.join(gone)}; no node can start", BY_HAND)
     return ok(label, "what nodes boot with is in the bucket")
 
 
