@@ -3,35 +3,29 @@
 from __future__ import annotations
 
 from contextlib import suppress
-from dataclasses import dataclass, field
 
 import click
 
 from burst.cli.account_side import Side, StackOptions, cluster_file, open_side, stopping
 from burst.cli.asking import Asker
 from burst.cli.building import told_by
-from burst.cli.emptying import Live, end_machines, live_in, machines_of, pause_all
+from burst.cli.emptying import end_machines, pause_all
 from burst.cli.session import Session
 from burst.cli.shapes import DownResultJson, DownStepJson
+from burst.cli.taking_stock import Found, shared_by_all, take_stock
 from burst.cli.views import text
 from burst.cli.views.account import kept_page, left_page
 from burst.core.aws.account import caller_account, require_account
 from burst.core.errors import BurstError, ExitCode, Refused, UsageError
 from burst.core.units import counted
 from burst.infra.account.copying import Copy
-from burst.infra.account.of_data import bucket_of, empty_bucket, release_table, table_of
+from burst.infra.account.of_data import empty_bucket, release_table
 from burst.infra.account.removing import Unseen, find_things, remove_things
 from burst.infra.account.sorts import Thing
 from burst.infra.account.triggers import stop_triggers
-from burst.infra.engine.changes import Changes, is_thing
+from burst.infra.engine.changes import Changes
 from burst.infra.engine.hearing import Told
 from burst.infra.planning import cluster_to_build
-
-_SHARED = (
-    "spot's service role, AWSServiceRoleForEC2Spot",
-    "GitHub as an issuer of identities, token.actions.githubusercontent.com",
-)
-"""What `burst up` makes where it is missing, all clusters share, and costs nothing."""
 
 
 class DownOptions(StackOptions):
@@ -40,28 +34,6 @@ class DownOptions(StackOptions):
     now: bool
     yes: bool
     as_json: bool
-
-
-@dataclass
-class Found:
-    """What there is to remove."""
-
-    bucket: str = ""
-    table: str = ""
-    recorded: int = 0
-    """Things that the record has."""
-    things: list[Thing] = field(default_factory=list)
-    """By tags, where there is no record."""
-    machines: list[str] = field(default_factory=list)
-    live: Live | None = None
-    """None where the records cannot be read."""
-
-    @property
-    def has_data(self) -> bool:
-        return bool(self.bucket or self.table)
-
-    def __bool__(self) -> bool:
-        return bool(self.recorded or self.things or self.machines or self.has_data)
 
 
 def go_down(session: Session, options: DownOptions) -> int:
@@ -94,11 +66,16 @@ class _GoingDown:
         self._deleted = 0
 
     def run(self) -> int:
-        side = self._open()
+        session, side = self._session, self._open()
         copy = Copy(side.look, side.engine.place) if side.engine.place.is_local else None
         if copy is not None and (told := copy.agree(side.engine)):
             self._step("copy", told)
-        found = self._look(side)
+        self._note(f"looking for what is there in account {side.account} …")
+        found = take_stock(session, side, now=self._options["now"])
+        if found.things:
+            self._step("lost", "there is no record of what was made: it goes by tags alone")
+        if found.machines and not found.table:
+            self._note("the table is gone: what trains cannot be asked to checkpoint")
         if not found:
             return self._nothing(side, copy)
         keep = self._decide(side, found)
@@ -128,41 +105,6 @@ class _GoingDown:
         account = caller_account(config.aws.region)
         require_account(config, account)
         return open_side(session, config, text, account, options, self._ask)
-
-    def _look(self, side: Side) -> Found:
-        look, cluster = side.look, side.config.cluster
-        self._note(f"looking for what cluster {cluster} has in account {side.account} …")
-        found = Found(bucket=bucket_of(look), table=table_of(look))
-        resources = side.engine.resources()
-        found.recorded = sum(is_thing(str(each["urn"])) for each in resources)
-        if not found.recorded:
-            found.things, _ = find_things(look, data=True)
-            if found.things:
-                self._step("lost", "there is no record of what was made: it goes by tags alone")
-        found.machines = machines_of(cluster, side.region)
-        found.live = self._live(found)
-        return found
-
-    def _live(self, found: Found) -> Live | None:
-        """
-        Raises:
-            Refused: the records are there and cannot be read, so that nothing can be paused.
-        """
-        if not found.table:
-            if found.machines:
-                self._note("the table is gone: what trains cannot be asked to checkpoint")
-            return None
-        try:
-            return live_in(self._session.workspace)
-        except BurstError as error:
-            if self._options["now"] or not found.machines:
-                return None
-            raise Refused(
-                "it cannot be told what trains, and so nothing can checkpoint first",
-                why=f"{error.what}: {error.why}".rstrip(": "),
-                mend="mend that, or add --now: machines are ended at once, and what they did "
-                "since the newest checkpoint is lost",
-            ) from error
 
     def _decide(self, side: Side, found: Found) -> bool:
         """Whether the data stays, once a person has agreed to all that is to be done."""
@@ -293,7 +235,10 @@ class _GoingDown:
         if kept:
             note = "`burst up` builds the rest around it again; `burst down --delete-data` ends it"
             self._session.show(kept_page("Kept", [*kept, note]))
-        self._session.show(kept_page("Shared by all clusters of the account, and left", _SHARED))
+        if shared := shared_by_all(side.config):
+            self._session.show(
+                kept_page("Shared by all clusters of the account, and left", shared)
+            )
         if not status:
             self._note(f"\n✔ cluster {cluster} is down: nothing of it runs")
         return status
@@ -319,7 +264,7 @@ class _GoingDown:
                 }
                 for thing, error in left
             ],
-            "shared": list(_SHARED),
+            "shared": shared_by_all(side.config),
         }
 
     def _step(self, name: str, words: str) -> None:

@@ -56,6 +56,7 @@ def test_the_wrong_account_is_refused_before_anything_is_made(person: Person) ->
         assert "AWS_PROFILE" in told
 
 
+@pytest.mark.slow
 def test_a_no_changes_nothing(person: Person, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("burst.cli.asking.can_ask", lambda: True)
     told = person.types("up", status=1, answers="n\n")

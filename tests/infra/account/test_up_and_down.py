@@ -106,7 +106,7 @@ def neighbour(cluster: str) -> Person:
     service = {"Principal": {"Service": "ec2.amazonaws.com"}, "Action": "sts:AssumeRole"}
     trust = {"Version": "2012-10-17", "Statement": [{"Effect": "Allow", **service}]}
     name = f"burst-{cluster}-node"
-    iam.create_role(RoleName=name, AssumeRolePolicyDocument=policy, Tags=tags)
+    iam.create_role(RoleName=name, AssumeRolePolicyDocument=json.dumps(trust), Tags=tags)
     iam.create_instance_profile(InstanceProfileName=name, Tags=tags)
     iam.create_policy(PolicyName=f"{name}-x", PolicyDocument=policy, Tags=tags)
     events.put_rule(Name=f"{name}-x", ScheduleExpression="rate(1 day)", Tags=tags)

@@ -69,6 +69,7 @@ def dead_pid() -> int:
     return process.pid
 
 
+@pytest.mark.slow
 def test_what_a_stack_tells_of_itself_is_there_for_the_next_command(opened: Open) -> None:
     first = opened()
     assert first.export() is None
@@ -88,6 +89,7 @@ def test_what_a_stack_tells_of_itself_is_there_for_the_next_command(opened: Open
     opened().forget()
 
 
+@pytest.mark.slow
 def test_a_lock_of_a_command_that_was_killed_here_is_removed(opened: Open, tmp_path: Path) -> None:
     opened().up(says, Told())
     file, heard = lock(tmp_path, dead_pid(), socket.gethostname()), Heard()
@@ -96,6 +98,7 @@ def test_a_lock_of_a_command_that_was_killed_here_is_removed(opened: Open, tmp_p
     assert "removed a lock that was left behind by process" in heard.warnings[0]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("host", ["here", "elsewhere"])
 def test_a_lock_that_somebody_may_hold_is_theirs_until_it_is_said_otherwise(
     host: str, opened: Open, tmp_path: Path
