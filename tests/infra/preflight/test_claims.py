@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable, Mapping
 from typing import Any
 
@@ -114,6 +115,29 @@ def test_roles_alone_may_be_those_of_a_cluster_in_another_region(
     found = check(environ, name, f"burst/{name}/spot")
     assert found.verdict is Verdict.WARNING
     assert "another region" in found.mend
+
+
+def test_a_role_that_uses_the_bucket_of_another_region_stands_in_the_way(
+    environ: Mapping[str, str],
+) -> None:
+    """Else the second cluster would fail half-way, and its end take the roles of the first."""
+    name = new_name()
+    _role(environ, name, tag_list(tags_of(name)))
+    iam = client("iam", environ)
+    for region, verdict in (("eu-west-3", Verdict.FAILED), (REGION, Verdict.WARNING)):
+        allowed = {
+            "Effect": "Allow",
+            "Action": "s3:GetObject",
+            "Resource": f"arn:aws:s3:::{bucket_name(name, ACCOUNT, region)}/*",
+        }
+        document = json.dumps({"Version": "2012-10-17", "Statement": [allowed]})
+        iam.put_role_policy(
+            RoleName=role_name(name, "node"), PolicyName="node", PolicyDocument=document
+        )
+        found = check(environ, name)
+        assert found.verdict is verdict
+        assert ("of another region" in found.found) is (verdict is Verdict.FAILED)
+    iam.close()
 
 
 def test_a_name_that_could_not_be_looked_at_is_a_warning_with_the_permission(

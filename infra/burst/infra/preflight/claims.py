@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import json
+import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
@@ -16,10 +18,11 @@ from burst.core.aws.names import (
     untag,
 )
 from burst.infra.preflight.asking import Asking, Unknown, at_once
-from burst.infra.preflight.checking import Check, Verdict, failed, ok, warning
+from burst.infra.preflight.checking import Check, failed, ok, warning
 from burst.infra.preflight.identity import Identity
 
 _ROLES = ("node", "runner", "github")
+_BUCKET = re.compile(r"arn:[a-z-]+:s3:::burst-")
 
 
 @dataclass(frozen=True)
@@ -32,6 +35,8 @@ class Claim:
     """The cluster whose tag it carries, empty if it carries none; None where it is free."""
     abroad: bool = False
     """Whether it belongs to another account."""
+    elsewhere: bool = False
+    """Whether it belongs to a cluster of the same name in another region."""
 
 
 def look_claims(
@@ -48,7 +53,8 @@ def look_claims(
     }
     for role in _ROLES:
         name = role_name(cluster, role)
-        questions[name] = partial(_look_role, asking, name)
+        bucket = bucket_name(cluster, identity.account, asking.region)
+        questions[name] = partial(_look_role, asking, name, bucket)
     for name in templates:
         questions[f"template {name}"] = partial(_look_template, asking, name)
     return list(at_once(questions).values())
@@ -59,7 +65,11 @@ def check_claims(cluster: str, claims: Sequence[Claim | Unknown]) -> Check:
     label = "names"
     known = [each for each in claims if not isinstance(each, Unknown)]
     unread = [each for each in claims if isinstance(each, Unknown)]
-    foreign = [each for each in known if each.abroad or each.owner not in (None, cluster)]
+    foreign = [
+        each
+        for each in known
+        if each.abroad or each.elsewhere or each.owner not in (None, cluster)
+    ]
     if foreign:
         mend = "choose another name for the cluster in burst.yaml, or remove what has it"
         return failed(label, "; ".join(map(_whose, foreign)), mend)
@@ -80,13 +90,15 @@ def check_claims(cluster: str, claims: Sequence[Claim | Unknown]) -> Check:
             "if a cluster of this name is in another region, choose another name; "
             "if not, they are left of an interrupted call, and nothing is wrong"
         )
-        return Check(label, Verdict.WARNING, found, mend)
+        return warning(label, found, mend)
     return ok(label, said)
 
 
 def _whose(claim: Claim) -> str:
     if claim.abroad:
         return f"{claim.kind} {claim.name} belongs to another AWS account"
+    if claim.elsewhere:
+        return f"{claim.kind} {claim.name} belongs to cluster {claim.owner} of another region"
     if claim.owner:
         return f"{claim.kind} {claim.name} belongs to cluster {claim.owner}"
     return f"{claim.kind} {claim.name} is there, and carries no tag {CLUSTER}"
@@ -158,16 +170,30 @@ def _look_function(asking: Asking, name: str) -> Claim | Unknown:
     return asking.ask(f"cannot learn whose function {name} is", "lambda:GetFunction", question)
 
 
-def _look_role(asking: Asking, name: str) -> Claim | Unknown:
+def _look_role(asking: Asking, name: str, bucket: str) -> Claim | Unknown:
+    """
+    Args:
+        bucket: the cluster's. Roles are the whole account's and buckets are named after their
+            region, so which bucket a role may use tells whose it is.
+    """
+
     def question() -> Claim:
         client = asking.client("iam")
         try:
             found = client.get_role(RoleName=name)["Role"]
         except client.exceptions.NoSuchEntityException:
             return Claim("role", name, None)
-        return Claim("role", name, _tag(untag(found.get("Tags"))))
+        policies = client.list_role_policies(RoleName=name)["PolicyNames"]
+        texts = [
+            json.dumps(client.get_role_policy(RoleName=name, PolicyName=each)["PolicyDocument"])
+            for each in policies
+        ]
+        named = any(_BUCKET.search(text) for text in texts)
+        ours = any(bucket in text for text in texts)
+        return Claim("role", name, _tag(untag(found.get("Tags"))), elsewhere=named and not ours)
 
-    return asking.ask(f"cannot learn whose role {name} is", "iam:GetRole", question)
+    action = "iam:GetRole, iam:ListRolePolicies and iam:GetRolePolicy"
+    return asking.ask(f"cannot learn whose role {name} is", action, question)
 
 
 def _look_template(asking: Asking, name: str) -> Claim | Unknown:
