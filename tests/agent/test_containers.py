@@ -183,7 +183,7 @@ def test_a_trial_in_a_container_that_does_not_hear_is_ended(
     ("image", "said"),
     [
         ("nobody/has:it", "pull access denied for nobody/has"),
-        ("bare", f"burst[train]=={metadata.version('burst')}"),
+        ("bare", f"build one with burst {metadata.version('burst')}"),
     ],
 )
 def test_an_image_that_cannot_run_a_trial_is_told_plainly(

@@ -6,6 +6,7 @@ import subprocess
 import sys
 import zipfile
 from collections.abc import Sequence
+from importlib import metadata
 from pathlib import Path
 
 import pytest
@@ -94,7 +95,22 @@ def test_another_python_gets_burst_itself_rather_than_the_nodes_binaries(tmp_pat
     recipe = recipe_for(PythonEnvironment(version="3.99", requirements=("a==1",)), tmp_path)
     assert recipe.behind == ()
     assert recipe.requirements[0] == "a==1"
-    assert recipe.requirements[1].startswith("burst[train]")
+    assert recipe.requirements[1].startswith("burst[train] @ file:")
+
+
+def test_another_python_is_refused_where_burst_was_put_packed_and_never_looked_for_by_name(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    class Packed:
+        def read_text(self, name: str) -> None:
+            return None
+
+    monkeypatch.setattr(metadata, "distribution", lambda name: Packed())
+    with pytest.raises(CannotPrepare, match="no burst for Python 3.99"):
+        recipe_for(PythonEnvironment(version="3.99"), tmp_path)
+    assert recipe_for(PythonEnvironment(requirements=("a==1",)), tmp_path).requirements == (
+        "a==1",
+    )
 
 
 def test_without_uv_the_error_says_how_to_get_it(

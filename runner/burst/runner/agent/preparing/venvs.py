@@ -68,7 +68,7 @@ def recipe_for(wanted: PythonEnvironment, code: Path) -> Recipe:
     if version == own or version.startswith(f"{own}."):
         behind = tuple(entry for entry in sys.path if entry and Path(entry).is_dir())
         return Recipe(version, requirements, behind)
-    return Recipe(version, (*requirements, _burst_requirement()), ())
+    return Recipe(version, (*requirements, _burst_requirement(version, own)), ())
 
 
 def _lines(requirements: tuple[str, ...], code: Path) -> tuple[str, ...]:
@@ -85,12 +85,21 @@ def _lines(requirements: tuple[str, ...], code: Path) -> tuple[str, ...]:
         ) from error
 
 
-def _burst_requirement() -> str:
-    distribution = metadata.distribution("burst")
-    source = json.loads(distribution.read_text("direct_url.json") or "{}").get("url", "")
-    if source.startswith("file://"):
-        return f"burst[train] @ {source}"
-    return f"burst[train]=={distribution.version}"
+def _burst_requirement(version: str, own: str) -> str:
+    """Where this very burst is had from. Never by its name alone: on PyPI that is another's.
+
+    Raises:
+        CannotPrepare: it was put here packed, compiled for the node's own Python.
+    """
+    told = metadata.distribution("burst").read_text("direct_url.json") or "{}"
+    source = json.loads(told).get("url", "")
+    if not source:
+        raise CannotPrepare(
+            f"this node has no burst for Python {version}",
+            why=f"it was given one that is compiled for its own Python, {own}",
+            mend=f"drop environment.python.version, or say {own}; or use environment.image",
+        )
+    return f"burst[train] @ {source}"
 
 
 def ensure_venv(recipe: Recipe, cache: Path, code: Path, helper: Helper) -> Path:

@@ -229,5 +229,5 @@ def prepare_image(container: Container, code: Path, helper: Helper) -> None:
         raise CannotPrepare(
             f"the image {container.image} cannot run a trial",
             why=error.why,
-            mend=f"install burst in it (`pip install 'burst[train]=={own}'`), or drop the image",
+            mend=f"build one with burst {own} in it (images/README.md), or drop the image",
         ) from error
