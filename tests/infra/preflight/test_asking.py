@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import subprocess
+import sys
 from collections.abc import Callable
 from typing import Any
 
@@ -137,3 +139,13 @@ def test_an_answer_that_is_none_of_awss_is_no_refusal() -> None:
         made.close()
     assert isinstance(answer, Unknown)
     assert type(answer.error) is Unreachable
+
+
+def test_looking_at_an_account_needs_no_pulumi_and_loads_boto3_only_to_ask() -> None:
+    program = (
+        "import sys, burst.infra.preflight, burst.infra.preflight.costs, "
+        "burst.infra.preflight.stages, burst.infra.standing.inspecting; "
+        "print([name for name in ('pulumi', 'pulumi_aws', 'boto3') if name in sys.modules])"
+    )
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True)
+    assert done.stdout.strip() == "[]", done.stderr
