@@ -148,6 +148,8 @@ class Parts(Told):
 
     def _table(self) -> Table:
         made = Table(box=None, pad_edge=False, padding=(0, 2, 0, 0), show_header=False)
+        for _ in range(4):  # a row stays a row, so that the table does not jump
+            made.add_column(no_wrap=True, overflow="ellipsis")
         now = self._session.clock.monotonic()
         with self._lock:
             busy = list(self._under_way.values())
@@ -160,7 +162,7 @@ class Parts(Told):
                 total = max(self._total[name], done + len(mine))
                 made.add_row(*_part(name, done, total), _doing(mine, now))
             for change in self._failed:
-                made.add_row(Text("✘", style="red"), one_change(change))
+                made.add_row(Text("✘", style="red"), "", "", one_change(change))
         return made
 
 

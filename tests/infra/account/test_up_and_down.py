@@ -69,7 +69,7 @@ def test_it_is_built_then_changed_by_exactly_what_is_new_and_removed(person: Per
 
 @pytest.mark.slow
 def test_the_data_outlives_the_rest_and_is_taken_up_again_from_another_machine(
-    person: Person,
+    person: Person, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     person.types("up", "--yes")
     before = person.counts()
@@ -92,8 +92,13 @@ def test_the_data_outlives_the_rest_and_is_taken_up_again_from_another_machine(
 
     dynamodb.update_table(TableName=table, DeletionProtectionEnabled=False)
     dynamodb.delete_table(TableName=table)  # somebody did
-    *_, result = person.lines("down", "--yes", "--delete-data")
-    assert result["exit_code"] == 0
+    monkeypatch.setattr("burst.cli.asking.can_ask", lambda: True)
+    told = person.types("down", answers="delete\nyes\n", status=5)
+    assert "it was not agreed to" in told.stderr
+    assert {kind: n for kind, n in before.items() if kind != "table"} == person.counts()
+    told = person.types("down", answers=f"delete\n{person.cluster}\n")
+    assert f"What becomes of the data in {bucket}?" in told.stderr
+    assert f"Type {person.cluster} to go on" in told.stderr
     assert person.things() == []
 
 
