@@ -7,9 +7,10 @@ from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 import pytest
+from botocore.stub import Stubber
 
 from burst.core.config.cluster import ClusterConfig
-from burst.core.errors import ConfigError
+from burst.core.errors import ConfigError, Refused
 from burst.infra.preflight import Verdict, prepare
 from burst.infra.preflight.asking import Asking
 from burst.infra.preflight.shared import (
@@ -19,6 +20,7 @@ from burst.infra.preflight.shared import (
     check_spot_role,
     look_github,
     look_spot_role,
+    prepare_github,
 )
 from tests.infra.preflight.clients import ACCOUNT, cluster
 
@@ -90,3 +92,37 @@ def test_a_provider_for_another_audience_is_told() -> None:
 def test_a_cluster_without_a_side_in_aws_is_refused(environ: Mapping[str, str]) -> None:
     with pytest.raises(ConfigError):
         prepare(ClusterConfig(), environ)
+
+
+def test_a_provider_for_another_audience_is_made_to_accept_ours_too() -> None:
+    """ministack has no such call: botocore's stubber holds it against IAM's own model."""
+    asking = Asking("us-east-1", {"AWS_ACCESS_KEY_ID": "x", "AWS_SECRET_ACCESS_KEY": "x"})
+    named = {"OpenIDConnectProviderArn": ARN}
+    with Stubber(asking.client("iam")) as stub:
+        listed = {"OpenIDConnectProviderList": [{"Arn": ARN}]}
+        stub.add_response("list_open_id_connect_providers", listed)
+        known_for = {"ClientIDList": ["somebody.else"]}
+        stub.add_response("get_open_id_connect_provider", known_for, named)
+        added = {**named, "ClientID": AUDIENCE}
+        stub.add_response("add_client_id_to_open_id_connect_provider", {}, added)
+        assert prepare_github(asking) == [f"the audience {AUDIENCE} of {ARN}"]
+        stub.assert_no_pending_responses()
+    asking.close()
+
+
+@pytest.mark.parametrize("there", [True, False])
+def test_a_refusal_counts_unless_what_was_to_be_made_is_there(there: bool) -> None:
+    """Two begin at once, and IAM's codes for the second differ."""
+    asking = Asking("us-east-1", {"AWS_ACCESS_KEY_ID": "x", "AWS_SECRET_ACCESS_KEY": "x"})
+    with Stubber(asking.client("iam")) as stub:
+        stub.add_response("list_open_id_connect_providers", {"OpenIDConnectProviderList": []})
+        stub.add_client_error("create_open_id_connect_provider", "EntityAlreadyExists", "it is")
+        listed = {"OpenIDConnectProviderList": [{"Arn": ARN}] if there else []}
+        stub.add_response("list_open_id_connect_providers", listed)
+        if there:
+            stub.add_response("get_open_id_connect_provider", {"ClientIDList": [AUDIENCE]})
+            assert len(prepare_github(asking)) == 1
+        else:
+            with pytest.raises(Refused, match="EntityAlreadyExists"):
+                prepare_github(asking)
+    asking.close()

@@ -105,13 +105,14 @@ def prepare(config: ClusterConfig, environ: Mapping[str, str]) -> list[str]:
             )
             made.append(f"the service role of spot, {SPOT_ROLE}")
         if aws_of(config).github:
-            made += _prepare_github(asking)
+            made += prepare_github(asking)
     finally:
         asking.close()
     return made
 
 
-def _prepare_github(asking: Asking) -> list[str]:
+def prepare_github(asking: Asking) -> list[str]:
+    """`prepare`, for GitHub alone."""
     found = known(look_github(asking))
     if not found.arn:
         _make(
