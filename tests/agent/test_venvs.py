@@ -106,7 +106,7 @@ def test_another_python_is_refused_where_burst_was_put_packed_and_never_looked_f
             return None
 
     monkeypatch.setattr(metadata, "distribution", lambda name: Packed())
-    with pytest.raises(CannotPrepare, match="no burst for Python 3.99"):
+    with pytest.raises(CannotPrepare, match=r"no burst for Python 3\.99"):
         recipe_for(PythonEnvironment(version="3.99"), tmp_path)
     assert recipe_for(PythonEnvironment(requirements=("a==1",)), tmp_path).requirements == (
         "a==1",

@@ -71,5 +71,5 @@ def _with_torch(
     raise BurstError(
         f"{path} could not be read",
         why=(said.strip().splitlines() or ["the process that reads it said nothing"])[-1],
-        mend="what torch has written is read with torch: install burst[train] here",
+        mend="what torch has written is read with torch: in a clone, pip install -e '.[train]'",
     )

@@ -106,6 +106,6 @@ def _load(session: Session, found: Checkpoint, code: Path | None) -> dict[str, A
         raise BurstError(
             "the process that was to restore it ended without a report",
             why=last,
-            mend="install burst[train] here, or leave --load out",
+            mend="in a clone of burst, pip install -e '.[train]'; or leave --load out",
         ) from error
     return report
