@@ -6,6 +6,8 @@ from collections.abc import Callable, Mapping
 from contextlib import suppress
 from typing import Any
 
+import click
+
 from burst.cli.account_side import (
     Side,
     StackOptions,
@@ -53,7 +55,11 @@ def go_up(session: Session, options: UpOptions) -> int:
     Raises:
         BurstError: something stands in the way; what was built is written down.
     """
-    return _GoingUp(session, options).run()
+    try:
+        return _GoingUp(session, options).run()
+    except (KeyboardInterrupt, click.Abort):
+        session.note("\nStopped before Pulumi was at work; `burst up` begins anew.")
+        raise
 
 
 class _GoingUp:

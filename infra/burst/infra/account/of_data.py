@@ -100,6 +100,8 @@ def _delete(s3: Any, bucket: str, found: list[Any]) -> int:
 
 
 def _buckets(look: Look) -> Iterable[str]:
+    """One without tags counts, too: a kill came between its making and its tags, and its name is
+    nobody else's."""
     name = bucket_of(look)
     if not name:
         return []
@@ -108,7 +110,7 @@ def _buckets(look: Look) -> Iterable[str]:
     except Exception as error:
         if code_of(error) != "NoSuchTagSet":
             raise
-        return []  # a kill came between its making and its tags, or it is another's
+        return [name]
     return [name] if look.owns(tags) else []
 
 
