@@ -99,15 +99,14 @@ class JsonLines(Told):
 class Parts(Told):
     """A table of the cluster's parts that renews itself in place."""
 
-    def __init__(self, session: Session, wanted: Changes | None) -> None:
+    def __init__(self, session: Session, wanted: Changes) -> None:
         """
         Args:
-            wanted: what is to be done, as far as that was told before.
+            wanted: what is to be done.
         """
         self._session = session
         self._lock = threading.Lock()
-        rows = wanted.doing if wanted is not None else []
-        self._total = Counter(row.component for row in rows)
+        self._total = Counter(row.component for row in wanted.doing)
         self._done: Counter[str] = Counter()
         self._under_way: dict[str, tuple[Change, float]] = {}
         self._failed: list[Change] = []
@@ -167,7 +166,7 @@ class Parts(Told):
 
 
 @contextmanager
-def told_by(session: Session, *, as_json: bool, wanted: Changes | None) -> Iterator[Told]:
+def told_by(session: Session, *, as_json: bool, wanted: Changes) -> Iterator[Told]:
     """How a person or a program is told."""
     if as_json:
         yield JsonLines(session)

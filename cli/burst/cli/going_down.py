@@ -23,7 +23,7 @@ from burst.infra.account.of_data import empty_bucket, release_table
 from burst.infra.account.removing import Unseen, find_things, remove_things
 from burst.infra.account.sorts import Thing
 from burst.infra.account.triggers import stop_triggers
-from burst.infra.engine.changes import Changes
+from burst.infra.engine.changes import Changes, is_data, step
 from burst.infra.engine.hearing import Told
 from burst.infra.planning import cluster_to_build
 
@@ -165,11 +165,13 @@ class _GoingDown:
             self._step("data", f"deleted {counted(gone, 'version')} of objects in the bucket")
 
     def _destroy(self, side: Side, copy: Copy | None, keep: bool) -> None:
-        session, engine = self._session, side.engine
+        session, engine, as_json = self._session, side.engine, self._options["as_json"]
+        urns = [str(each["urn"]) for each in engine.resources()]
+        wanted = Changes.of(step("delete", urn) for urn in urns if not (keep and is_data(urn)))
         try:
             with (
                 stopping(session, engine, "burst down"),
-                told_by(session, as_json=self._options["as_json"], wanted=None) as told,
+                told_by(session, as_json=as_json, wanted=wanted) as told,
             ):
                 done = engine.destroy(told, keep_data=keep)
         except BurstError:
