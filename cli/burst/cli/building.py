@@ -107,7 +107,7 @@ class Parts(Told):
         self._session = session
         self._lock = threading.Lock()
         self._total = Counter(row.component for row in wanted.doing)
-        self._done: Counter[str] = Counter()
+        self._done: dict[str, str] = {}
         self._under_way: dict[str, tuple[Change, float]] = {}
         self._failed: list[Change] = []
         self._warned: list[str] = []
@@ -133,8 +133,8 @@ class Parts(Told):
     def done(self, change: Change) -> None:
         if _counts(change):
             with self._lock:
-                if self._under_way.pop(change.urn, None) is not None:
-                    self._done[change.component] += 1
+                self._under_way.pop(change.urn, None)
+                self._done[change.urn] = change.component
 
     def failed(self, change: Change) -> None:
         with self._lock:
@@ -151,13 +151,13 @@ class Parts(Told):
             made.add_column(no_wrap=True, overflow="ellipsis")
         now = self._session.clock.monotonic()
         with self._lock:
-            busy = list(self._under_way.values())
+            busy, ready = list(self._under_way.values()), Counter(self._done.values())
             names = dict.fromkeys(
-                [*self._total, *self._done, *(change.component for change, _ in busy)]
+                [*self._total, *ready, *(change.component for change, _ in busy)]
             )
             for name in names:
                 mine = [each for each in busy if each[0].component == name]
-                done = self._done[name]
+                done = ready[name]
                 total = max(self._total[name], done + len(mine))
                 made.add_row(*_part(name, done, total), _doing(mine, now))
             for change in self._failed:
