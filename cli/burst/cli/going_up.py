@@ -78,6 +78,7 @@ class _GoingUp:
         if found.failed or found.facts is None:
             raise _stands_in_the_way(list(found.checks))
         side = open_side(session, config, text, found.facts.account, options, self._ask)
+        self._say_what_others_need(side)
         settings = settings_for(config, text, found.facts, session.home / "bundles")
         copy = Copy(side.look, side.engine.place) if side.engine.place.is_local else None
         changes = self._preview(side, settings, copy)
@@ -90,6 +91,15 @@ class _GoingUp:
             self._note("Nothing was changed.")
             return 1
         return self._build(side, settings, copy, changes)
+
+    def _say_what_others_need(self, side: Side) -> None:
+        place = side.engine.place
+        file = place.environ.get("PULUMI_CONFIG_PASSPHRASE_FILE")
+        if file and not place.is_local:
+            self._note(
+                f"the record in {place.url} is for others, too, if they have a copy of {file} "
+                "and name it in PULUMI_CONFIG_PASSPHRASE_FILE"
+            )
 
     def _preview(self, side: Side, settings: Settings, copy: Copy | None) -> Changes:
         engine = side.engine
