@@ -136,6 +136,7 @@ def test_once_interrupted_nothing_more_is_begun(opened: Open) -> None:
     assert stopped.export() is not None  # looking is not beginning
 
 
+@pytest.mark.slow
 def test_a_command_that_is_killed_is_told_with_where_it_was(
     opened: Open, monkeypatch: pytest.MonkeyPatch
 ) -> None:
