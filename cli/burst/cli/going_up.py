@@ -41,10 +41,13 @@ from burst.infra.settings import Settings
 
 _GATEWAYS = ("s3", "dynamodb")
 """Endpoints that are no more than routes, and made at once."""
+_QUICK = (1.0, 10.0)
+"""Seconds of what no stage tells of: a rule, a tag, a route."""
 
 
 class UpOptions(StackOptions):
     preview: bool
+    refresh: bool
     yes: bool
     as_json: bool
 
@@ -109,9 +112,10 @@ class _GoingUp:
             tell_pending(engine, self._note)
         else:
             mend_pending(engine, side.look, self._session.clock, self._note)
-        self._note("looking at what would change …")
+        all_of_it = ", and at all that is there" if self._options["refresh"] else ""
+        self._note(f"looking at what would change{all_of_it} …")
         with stopping(self._session, engine, "burst up"):
-            return engine.preview(_program(settings))
+            return engine.preview(_program(settings), refresh=self._options["refresh"])
 
     def _build(self, side: Side, settings: Settings, copy: Copy | None, changes: Changes) -> int:
         session, engine = self._session, side.engine
@@ -126,7 +130,9 @@ class _GoingUp:
                     stopping(session, engine, "burst up"),
                     told_by(session, as_json=as_json, wanted=changes) as told,
                 ):
-                    done, outputs = engine.up(_program(settings), told)
+                    done, outputs = engine.up(
+                        _program(settings), told, refresh=self._options["refresh"]
+                    )
             except BurstError:
                 if copy is not None:
                     with suppress(BurstError):  # the error that came first is what counts
@@ -195,7 +201,7 @@ def time_for(changes: Changes, settings: Settings) -> tuple[float, float]:
         return 0.0, 0.0
     if not changes.counts().get(Op.SAME):
         return expected(settings)
-    spans = list(spans_of(changes).values())
+    spans = list(spans_of(changes).values()) or [_QUICK]
     return max(least for least, _ in spans), sum(most for _, most in spans)
 
 

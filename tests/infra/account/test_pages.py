@@ -8,6 +8,7 @@ import pytest
 from rich.console import Console, RenderableType
 
 from burst.cli.building import JsonLines, Lines, Parts
+from burst.cli.going_up import time_for
 from burst.cli.session import Session
 from burst.cli.views.account import (
     changes_page,
@@ -21,6 +22,8 @@ from burst.core.clock import ManualClock
 from burst.infra.account.sorts import Thing
 from burst.infra.engine.changes import Change, Changes, Op, step
 from burst.infra.preflight import Check, Verdict
+from burst.infra.program import build
+from tests.infra.registering import registered, settings_of
 
 
 def urn(component: str, kind: str, name: str) -> str:
@@ -48,6 +51,23 @@ def test_changes_are_grouped_by_part_and_kind_and_many_are_counted() -> None:
     assert "+ 9 of kind subnet" in page
     assert "~ table table  (ttl)" in page
     assert "10 to make, 1 to change, 1 as they are" in page
+
+
+PROGRAM = [
+    each
+    for each in registered(lambda: build(settings_of("nat: true\n  github: [a/b]")))
+    if each.type.startswith("aws:")
+]
+
+
+def test_whatever_changes_a_time_is_expected() -> None:
+    same = Change(urn("Part", "ec2/vpc:Vpc", "same"), Op.SAME)
+    for each in PROGRAM:
+        change = Change(urn("Part", each.type[4:], each.name), Op.CREATE)
+        for rows in ((change,), (change, same)):
+            least, most = time_for(Changes(rows), settings_of())
+            assert 0 < least <= most, each
+    assert time_for(Changes((same,)), settings_of()) == (0, 0)
 
 
 def test_what_was_done_is_counted_in_words() -> None:

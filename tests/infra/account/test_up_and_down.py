@@ -29,6 +29,14 @@ def client(service: str) -> Any:
     return Session().client(service, region_name=REGION)
 
 
+def _delete_endpoint(person: Person, service: str) -> None:
+    """By hand, behind burst's back."""
+    ec2 = client("ec2")
+    found = ec2.describe_vpc_endpoints(Filters=person.look().filters)["VpcEndpoints"]
+    mine = [each["VpcEndpointId"] for each in found if each["ServiceName"].endswith(service)]
+    ec2.delete_vpc_endpoints(VpcEndpointIds=mine)
+
+
 @pytest.mark.slow
 def test_it_is_built_then_changed_by_exactly_what_is_new_and_removed(person: Person) -> None:
     *_, preview = person.lines("up", "--preview")
@@ -61,6 +69,12 @@ def test_it_is_built_then_changed_by_exactly_what_is_new_and_removed(person: Per
     told = person.types("up", "--yes")
     assert f"Nothing to change: {len(done) + 1} things are as they are." in told.stdout
     assert "burst run exp.yaml --pool spot" in told.stdout
+
+    _delete_endpoint(person, "s3")
+    *_, unseen = person.lines("up", "--yes")
+    *_, mended = person.lines("up", "--yes", "--refresh")
+    assert (unseen["created"], mended["created"]) == (0, 1)
+    assert person.counts()["VPC endpoint"] == 2
 
     *_, result = person.lines("down", "--yes", "--delete-data")
     assert (result["kept"], result["left"], result["exit_code"]) == ([], [], 0)

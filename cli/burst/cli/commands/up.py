@@ -15,6 +15,11 @@ if TYPE_CHECKING:
 
 @click.command()
 @click.option("--preview", is_flag=True, help="Show what would be done; change nothing.")
+@click.option(
+    "--refresh",
+    is_flag=True,
+    help="Look first at all that is there, and mend what was changed by hand.",
+)
 @click.option("-y", "--yes", is_flag=True, help="Do not ask.")
 @stack_options
 @click.option(

@@ -63,19 +63,27 @@ class Engine:
         """Stop in order; a second time at once. Safe from a signal handler."""
         self._command.interrupt()
 
-    def preview(self, program: Program) -> Changes:
+    def preview(self, program: Program, *, refresh: bool = False) -> Changes:
         """What `up` would do. Nothing is changed but the record's own settings.
+
+        Args:
+            refresh: go by what is really there, and not by what was written down of it.
 
         Raises:
             BurstError: the program, or Pulumi, says no.
         """
         run = Run(program, Told())
         with self._words(run, "what would be done cannot be told", "`burst up`"):
-            self._open().preview(program=run.program, on_event=run.hear)
+            self._open().preview(program=run.program, refresh=refresh or None, on_event=run.hear)
         return Changes.of(run.steps)
 
-    def up(self, program: Program, told: Told) -> tuple[Changes, Mapping[str, Any]]:
+    def up(
+        self, program: Program, told: Told, *, refresh: bool = False
+    ) -> tuple[Changes, Mapping[str, Any]]:
         """Make it so; returns what was done, and what the stack tells of itself. Idempotent.
+
+        Args:
+            refresh: write down first what is really there.
 
         Raises:
             Interrupted: it was told to stop.
@@ -85,7 +93,9 @@ class Engine:
         with self._words(run, "the cluster was not built", "`burst up`"):
             stack = self._open()
             result = self._changing(
-                stack, told, lambda: stack.up(program=run.program, on_event=run.hear)
+                stack,
+                told,
+                lambda: stack.up(program=run.program, refresh=refresh or None, on_event=run.hear),
             )
         outputs = {name: each.value for name, each in result.outputs.items() if not each.secret}
         return Changes.of(run.steps), outputs
