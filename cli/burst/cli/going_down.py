@@ -20,6 +20,7 @@ from burst.core.errors import BurstError, ExitCode, Refused, UsageError
 from burst.core.units import counted
 from burst.infra.account.copying import Copy
 from burst.infra.account.of_data import empty_bucket, release_table
+from burst.infra.account.of_iam import require_region
 from burst.infra.account.removing import Unseen, find_things, remove_things
 from burst.infra.account.sorts import Thing
 from burst.infra.account.triggers import stop_triggers
@@ -104,7 +105,9 @@ class _GoingDown:
         assert config.aws is not None
         account = caller_account(config.aws.region)
         require_account(config, account)
-        return open_side(session, config, text, account, options, self._ask)
+        side = open_side(session, config, text, account, options, self._ask)
+        require_region(side.look)
+        return side
 
     def _decide(self, side: Side, found: Found) -> bool:
         """Whether the data stays, once a person has agreed to all that is to be done."""

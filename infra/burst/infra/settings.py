@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
-from burst.core.aws.names import blobs_url, store_url, tags_of
+from burst.core.aws.names import REGION, blobs_url, store_url, tags_of
 from burst.core.config.cluster import Aws, AwsPool, ClusterConfig
 from burst.infra.facts import Facts
 
@@ -64,3 +64,7 @@ class Settings:
     def tags(self, pool: str = "") -> dict[str, str]:
         """What everything that is made carries."""
         return tags_of(self.cluster, pool)
+
+    def tags_of_access(self) -> dict[str, str]:
+        """What roles and policies carry, which an account has once for all its regions."""
+        return {**self.tags(), REGION: self.facts.region}

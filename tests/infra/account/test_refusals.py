@@ -5,8 +5,10 @@ from __future__ import annotations
 import os
 
 import pytest
+from boto3.session import Session
 from pulumi.automation import PulumiCommand
 
+from burst.core.aws.names import REGION, role_name, tag_list, tags_of
 from burst.infra.engine.changes import Changes, step
 from tests.infra.account.conftest import Person
 
@@ -56,6 +58,20 @@ def test_the_wrong_account_is_refused_before_anything_is_made(person: Person) ->
         assert "AWS_PROFILE" in told
 
 
+def test_a_cluster_of_the_same_name_in_another_region_is_not_taken_down(person: Person) -> None:
+    iam = Session().client("iam")
+    tags = {**tags_of(person.cluster), REGION: "eu-west-1"}
+    role = role_name(person.cluster, "node")
+    iam.create_role(RoleName=role, AssumeRolePolicyDocument="{}", Tags=tag_list(tags))
+    try:
+        told = person.types("down", "--yes", "--delete-data", status=5).stderr
+        assert "is in region eu-west-1" in told
+        assert "us-east-1" in told
+        assert iam.get_role(RoleName=role)
+    finally:
+        iam.delete_role(RoleName=role)
+
+
 @pytest.mark.slow
 def test_a_no_changes_nothing(person: Person, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("burst.cli.asking.can_ask", lambda: True)
@@ -68,7 +84,7 @@ def test_what_would_lose_data_is_refused(person: Person, monkeypatch: pytest.Mon
     """As Pulumi tells it: the table would be made anew."""
     urn = "urn:pulumi:x::burst::burst:infra:Storage$aws:dynamodb/table:Table::table"
     losing = Changes.of([step("replace", urn, ["hashKey"])])
-    monkeypatch.setattr("burst.infra.engine.stack.Engine.preview", lambda *_: losing)
+    monkeypatch.setattr("burst.infra.engine.stack.Engine.preview", lambda *_, **__: losing)
     told = person.types("up", "--yes", status=5).stderr
     assert "would remove table table with all that is in it" in told
     assert "hashKey" in told

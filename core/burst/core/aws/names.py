@@ -13,6 +13,8 @@ CLUSTER = "burst:cluster"
 POOL = "burst:pool"
 LAUNCH = "burst:launch"
 """The request that a machine came of (`burst.core.model.Node.launch`)."""
+REGION = "burst:region"
+"""Where the cluster is, on what an account has only once for all regions: roles and policies."""
 NAME = "Name"
 """What AWS's own console shows."""
 

@@ -5,7 +5,33 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Any
 
+from burst.core.aws.names import REGION, role_name, untag
+from burst.core.aws.telling import told
+from burst.core.errors import Refused
 from burst.infra.account.sorts import Look, Sort, pages
+
+
+def require_region(look: Look) -> None:
+    """Keep a cluster from being taken for one of the same name in another region, with which it
+    would share names of roles.
+
+    Raises:
+        Refused: the roles of the cluster's name are of another region.
+        BurstError: AWS does not tell.
+    """
+    iam = look.client("iam")
+    with told("cannot tell in which region the cluster is"):
+        try:
+            tags = untag(_tags_of_role(iam, role_name(look.cluster, "node")))
+        except iam.exceptions.NoSuchEntityException:
+            return
+    elsewhere = tags.get(REGION, look.region)
+    if look.owns(tags) and elsewhere != look.region:
+        raise Refused(
+            f"cluster {look.cluster} is in region {elsewhere}",
+            why=f"burst.yaml says {look.region}",
+            mend="correct `aws.region`, or choose another name for a second cluster",
+        )
 
 
 def _profiles(look: Look) -> Iterable[str]:

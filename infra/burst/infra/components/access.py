@@ -69,7 +69,7 @@ class Access(pulumi.ComponentResource):
             "node",
             name=role_name(self._settings.cluster, "node"),
             role=role.name,
-            tags=self._settings.tags(),
+            tags=self._settings.tags_of_access(),
             opts=self._own,
         )
         # A machine that boots must find its role able to do what it is for.
@@ -85,7 +85,7 @@ class Access(pulumi.ComponentResource):
             name=role_name(settings.cluster, part),
             description=f"burst: the {part} of cluster {settings.cluster}",
             assume_role_policy=as_text(trust_of(Place.of(settings), service)),
-            tags=settings.tags(),
+            tags=settings.tags_of_access(),
             opts=self._own,
         )
         allowed = iam.RolePolicy(
@@ -101,7 +101,7 @@ class Access(pulumi.ComponentResource):
             name=role_name(settings.cluster, person),
             description=f"burst: {words} in cluster {settings.cluster}",
             policy=as_text(document(settings)),
-            tags=settings.tags(),
+            tags=settings.tags_of_access(),
             opts=self._own,
         )
         arn: pulumi.Output[str] = policy.arn

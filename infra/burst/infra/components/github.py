@@ -45,7 +45,7 @@ class Github(pulumi.ComponentResource):
             description=f"burst: GitHub Actions that run experiments in {settings.cluster}",
             assume_role_policy=as_text(trust_of_github(Place.of(settings), settings.aws.github)),
             max_session_duration=_LONGEST_S,
-            tags=settings.tags(),
+            tags=settings.tags_of_access(),
             opts=own,
         )
         iam.RolePolicyAttachment("github", role=role.name, policy_arn=args.policy_arn, opts=own)
