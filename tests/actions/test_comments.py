@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from burst.cli.github import GitHub, mark_of
+from burst.cli.reports.github import GitHub, mark_of
 from burst.core.errors import (
     BurstError,
     NotFound,

@@ -8,7 +8,7 @@ import click
 import pytest
 from click.testing import CliRunner
 
-from burst.cli.asking import Asker
+from burst.cli.account.asking import Asker
 from burst.core.errors import UsageError
 from tests.cli.conftest import Burst
 
@@ -75,7 +75,7 @@ def test_what_is_not_installed_is_told_before_anything_else(
 def test_a_person_is_asked_and_yes_stands_for_them(
     lab: Burst, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
-    monkeypatch.setattr("burst.cli.asking.can_ask", lambda: True)
+    monkeypatch.setattr("burst.cli.account.asking.can_ask", lambda: True)
     asker = Asker(lab.session, yes=False, command="burst up")
     heard: list[object] = []
 
@@ -89,7 +89,7 @@ def test_a_person_is_asked_and_yes_stands_for_them(
     result = CliRunner().invoke(ask, input="y\nLab\nlab\nleave\nkeep\n")
     assert heard == [True, False, True, "keep"]
     assert result.stdout == ""  # questions are no data
-    monkeypatch.setattr("burst.cli.asking.can_ask", lambda: False)
+    monkeypatch.setattr("burst.cli.account.asking.can_ask", lambda: False)
     assert Asker(lab.session, yes=True, command="burst up").agrees("Go on?")
     with pytest.raises(UsageError):
         Asker(lab.session, yes=False, command="burst up")

@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 
-from burst.cli.auditing import ACCOUNT, Standing, is_built, with_standing
+from burst.cli.account.auditing import ACCOUNT, Standing, is_built, with_standing
 from burst.core.aws.names import bucket_name, function_name, table_name, tag_list, tags_of
 from burst.core.config.cluster import Aws, ClusterConfig
 from burst.core.errors import Unreachable

@@ -11,9 +11,10 @@ from typing import Any
 
 import pytest
 
-from burst.cli import bandwidth, shapes
-from burst.cli.bandwidth import check_bandwidth, judged
-from burst.cli.cloud_checks import node_checks
+from burst.cli import shapes
+from burst.cli.account import bandwidth
+from burst.cli.account.bandwidth import check_bandwidth, judged
+from burst.cli.account.checks import node_checks
 from burst.core.aws.fabric import expected_band
 from burst.core.config.cluster import ClusterConfig
 from burst.core.config.load import parse_cluster

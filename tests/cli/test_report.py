@@ -11,10 +11,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from burst.cli import shapes
-from burst.cli.costing import Cost, cost_of
-from burst.cli.outputs import env_lines
 from burst.cli.reading import Picture
-from burst.cli.reporting import Report, ranked
+from burst.cli.reports.costing import Cost, cost_of
+from burst.cli.reports.outputs import env_lines
+from burst.cli.reports.reporting import Report, ranked
 from burst.cli.views.markdown import (
     MOST_POINTS,
     MOST_ROWS,

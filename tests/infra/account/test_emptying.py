@@ -6,8 +6,8 @@ from typing import Any
 
 import pytest
 
-from burst.cli import emptying
-from burst.cli.emptying import end_machines, live_in, machines_of, pause_all
+from burst.cli.account import emptying
+from burst.cli.account.emptying import end_machines, live_in, machines_of, pause_all
 from burst.core.aws.names import tag_list, tags_of
 from burst.core.clock import ManualClock, SystemClock
 from burst.core.errors import Refused, Unreachable

@@ -7,8 +7,8 @@ from pathlib import Path
 import pytest
 from rich.console import Console, RenderableType
 
-from burst.cli.building import JsonLines, Lines, Parts
-from burst.cli.going_up import time_for
+from burst.cli.account.progress import JsonLines, Lines, Parts
+from burst.cli.account.up import time_for
 from burst.cli.session import Session
 from burst.cli.views.account import (
     changes_page,

@@ -43,7 +43,7 @@ def test_without_pulumi_it_is_said_what_to_type_where_it_cannot_be_had(
 def test_without_consent_pulumi_is_not_installed(
     without_pulumi: Person, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("burst.cli.asking.can_ask", lambda: True)
+    monkeypatch.setattr("burst.cli.account.asking.can_ask", lambda: True)
     told = without_pulumi.types("up", status=5, answers="n\n").stderr
     assert "Download Pulumi" in told
     assert "there is no `pulumi` command" in told
@@ -74,7 +74,7 @@ def test_a_cluster_of_the_same_name_in_another_region_is_not_taken_down(person: 
 
 @pytest.mark.slow
 def test_a_no_changes_nothing(person: Person, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("burst.cli.asking.can_ask", lambda: True)
+    monkeypatch.setattr("burst.cli.account.asking.can_ask", lambda: True)
     told = person.types("up", status=1, answers="n\n")
     assert "Nothing was changed." in told.stderr
     assert person.things() == []

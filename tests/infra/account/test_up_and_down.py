@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from burst.cli.building import Lines
+from burst.cli.account.progress import Lines
 from burst.core.aws.names import bucket_name, table_name, tag_list, tags_of
 from burst.infra.engine.changes import Change
 from tests.infra.account.conftest import ACCOUNT, OTHER_POOL, REGION, Person
@@ -106,7 +106,7 @@ def test_the_data_outlives_the_rest_and_is_taken_up_again_from_another_machine(
 
     dynamodb.update_table(TableName=table, DeletionProtectionEnabled=False)
     dynamodb.delete_table(TableName=table)  # somebody did
-    monkeypatch.setattr("burst.cli.asking.can_ask", lambda: True)
+    monkeypatch.setattr("burst.cli.account.asking.can_ask", lambda: True)
     told = person.types("down", answers="delete\nyes\n", status=5)
     assert "it was not agreed to" in told.stderr
     assert {kind: n for kind, n in before.items() if kind != "table"} == person.counts()

@@ -23,7 +23,7 @@ def audit(session: Session, as_json: bool) -> int:
 
     --json prints an array of `Found`.
     """
-    from burst.cli.auditing import find_all
+    from burst.cli.account.auditing import find_all
     from burst.runner.audit import unexplained
     from burst.runner.pools import open_pools
 

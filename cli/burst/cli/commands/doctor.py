@@ -39,7 +39,7 @@ def doctor(session: Session, cloud: bool, pool: str | None, as_json: bool) -> in
 
     good = "" if pool else "This machine can train."
     if cloud:
-        from burst.cli.cloud_checks import verdict
+        from burst.cli.account.checks import verdict
 
         good = verdict(checks)
     session.show(checks_page(checks, good))
@@ -49,11 +49,11 @@ def doctor(session: Session, cloud: bool, pool: str | None, as_json: bool) -> in
 def _checks(session: Session, cloud: bool, pool: str | None) -> list[CheckJson]:
     checks: list[CheckJson] = []
     if cloud:
-        from burst.cli.cloud_checks import check_cloud
+        from burst.cli.account.checks import check_cloud
 
         checks += check_cloud(session)
     if pool is not None:
-        from burst.cli.bandwidth import check_bandwidth
+        from burst.cli.account.bandwidth import check_bandwidth
         from burst.cli.interrupting import interruptible
 
         with interruptible():

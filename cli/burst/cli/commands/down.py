@@ -10,7 +10,7 @@ from burst.cli.options import stack_options
 from burst.cli.session import Session, pass_session
 
 if TYPE_CHECKING:
-    from burst.cli.going_down import DownOptions
+    from burst.cli.account.down import DownOptions
 
 
 @click.command()
@@ -46,9 +46,9 @@ def down(session: Session, **options: Unpack[DownOptions]) -> int:
 
     --json prints `DownStep` and `UpChange` as they come, and `DownResult` at the end.
     """
-    from burst.cli.account_side import require_infra
+    from burst.cli.account.side import require_infra
 
     require_infra()
-    from burst.cli.going_down import go_down
+    from burst.cli.account.down import go_down
 
     return go_down(session, options)

@@ -44,7 +44,7 @@ def report(
     where the comment is. --json prints a `Report`.
     """
     from burst.cli.ids import find_experiment
-    from burst.cli.reporting import report_json, report_of
+    from burst.cli.reports.reporting import report_json, report_of
 
     if as_env + as_json + (pull_request is not None) > 1:
         raise click.UsageError("--env, --json and --comment exclude each other.")
@@ -53,7 +53,7 @@ def report(
         session.json(report_json(found))
         return
     if as_env:
-        from burst.cli.outputs import env_lines
+        from burst.cli.reports.outputs import env_lines
 
         click.echo(env_lines(found), nl=False)
         return
@@ -62,7 +62,7 @@ def report(
     if pull_request is None:
         click.echo(markdown(found), nl=False)
         return
-    from burst.cli.github import GitHub
+    from burst.cli.reports.github import GitHub
 
     name = thread or found.experiment.name
     click.echo(GitHub.of(session.environ).comment(pull_request, name, markdown(found)))

@@ -10,7 +10,7 @@ from burst.cli.options import stack_options
 from burst.cli.session import Session, pass_session
 
 if TYPE_CHECKING:
-    from burst.cli.going_up import UpOptions
+    from burst.cli.account.up import UpOptions
 
 
 @click.command()
@@ -38,9 +38,9 @@ def up(session: Session, **options: Unpack[UpOptions]) -> int:
 
     --json prints `UpCheck`, `UpPreview`, then `UpChange` as they come, and `UpResult` at the end.
     """
-    from burst.cli.account_side import require_infra
+    from burst.cli.account.side import require_infra
 
     require_infra()
-    from burst.cli.going_up import go_up
+    from burst.cli.account.up import go_up
 
     return go_up(session, options)

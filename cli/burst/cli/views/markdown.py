@@ -11,7 +11,7 @@ import re
 from collections.abc import Iterable, Sequence
 
 from burst.cli.reading import metric_of, searcher_of
-from burst.cli.reporting import Report, ranked, value_of
+from burst.cli.reports.reporting import Report, ranked, value_of
 from burst.cli.views import text
 from burst.cli.views.trials import hparam_cells, short_id
 from burst.core.model import Checkpoint, Failure, MetricRow, Trial

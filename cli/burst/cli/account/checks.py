@@ -29,7 +29,7 @@ def check_cloud(session: Session) -> list[CheckJson]:
     Raises:
         ConfigError: there is no burst.yaml, it is wrong, or its cluster has no side in AWS.
     """
-    from burst.cli.account_side import cluster_file
+    from burst.cli.account.side import cluster_file
     from burst.core.config.load import load_cluster
     from burst.infra.preflight import preflight
     from burst.infra.standing.inspecting import inspect

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
-from burst.cli.account_side import Side
-from burst.cli.emptying import Live, live_in, machines_of
+from burst.cli.account.emptying import Live, live_in, machines_of
+from burst.cli.account.side import Side
 from burst.cli.session import Session
 from burst.core.config.cluster import ClusterConfig
 from burst.core.errors import BurstError, Refused

@@ -6,13 +6,13 @@ from contextlib import suppress
 
 import click
 
-from burst.cli.account_side import Side, StackOptions, cluster_file, open_side, stopping
-from burst.cli.asking import Asker
-from burst.cli.building import told_by
-from burst.cli.emptying import end_machines, pause_all
+from burst.cli.account.asking import Asker
+from burst.cli.account.emptying import end_machines, pause_all
+from burst.cli.account.progress import told_by
+from burst.cli.account.side import Side, StackOptions, cluster_file, open_side, stopping
+from burst.cli.account.stock import Found, shared_by_all, take_stock
 from burst.cli.session import Session
 from burst.cli.shapes import DownResultJson, DownStepJson
-from burst.cli.taking_stock import Found, shared_by_all, take_stock
 from burst.cli.views import text
 from burst.cli.views.account import kept_page, left_page
 from burst.core.aws.account import caller_account, require_account

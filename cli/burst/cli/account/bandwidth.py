@@ -8,7 +8,7 @@ from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from burst.cli.cloud_checks import row
+from burst.cli.account.checks import row
 from burst.cli.session import Session
 from burst.cli.shapes import CheckJson
 from burst.core.aws.fabric import Band, expected_band

@@ -7,10 +7,10 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from burst.cli import reading
-from burst.cli.costing import Cost, cost_of
 from burst.cli.encoding import checkpoint_json, experiment_json, number, trial_json
 from burst.cli.pages import offered_checkpoint
 from burst.cli.reading import Picture, metric_of, searcher_of
+from burst.cli.reports.costing import Cost, cost_of
 from burst.cli.session import Session
 from burst.cli.shapes import ReportJson
 from burst.core.config.experiment import ExperimentConfig

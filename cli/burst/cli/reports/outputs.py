@@ -7,7 +7,7 @@ import math
 from collections.abc import Mapping
 
 from burst.cli.reading import metric_of
-from burst.cli.reporting import Report, value_of
+from burst.cli.reports.reporting import Report, value_of
 from burst.cli.views import text
 from burst.core.states import ExperimentState, TrialState
 

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypedDict
 
-from burst.cli.asking import Asker
+from burst.cli.account.asking import Asker
 from burst.cli.session import Session
 from burst.core.config.cluster import ClusterConfig
 from burst.core.errors import BurstError, ConfigError

@@ -8,15 +8,15 @@ from typing import Any
 
 import click
 
-from burst.cli.account_side import (
+from burst.cli.account.asking import Asker
+from burst.cli.account.progress import told_by
+from burst.cli.account.side import (
     Side,
     StackOptions,
     cluster_file,
     open_side,
     stopping,
 )
-from burst.cli.asking import Asker
-from burst.cli.building import told_by
 from burst.cli.session import Session
 from burst.cli.shapes import UpCheckJson, UpPreviewJson, UpResultJson
 from burst.cli.views.account import (

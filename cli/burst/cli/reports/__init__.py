@@ -1,0 +1,1 @@
+"""What came of an experiment, for readers who were not there: a page, outputs, a comment."""
