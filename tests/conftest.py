@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import signal
 import socket
 from pathlib import Path
 from typing import Any
@@ -22,6 +23,13 @@ def _connect_on_loopback_only(self: socket.socket, address: Any) -> None:
     if isinstance(address, tuple) and not str(address[0]).startswith(_LOOPBACK):
         raise AssertionError(f"a test reached for {address}; tests stay on loopback")
     _connect(self, address)
+
+
+def pytest_configure() -> None:
+    """A suite that was started in the background ignores SIGINT, and so would every process that
+    its tests start: a shell cannot even trap what it was born ignoring."""
+    if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
+        signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
