@@ -16,6 +16,7 @@ from burst.core.blobs import Blobs
 from burst.core.errors import BurstError, Taken
 from burst.core.model import Experiment, Node
 from burst.core.units import counted
+from burst.core.workspace import make_home
 
 _MIN_FREE_BYTES = 1_000_000_000
 
@@ -38,7 +39,22 @@ def check_all(session: Session) -> list[CheckJson]:
         ("runner", _runner),
         ("leftovers", _leftovers),
     )
-    return [_checked(name, check, session) for name, check in checks]
+    closed = () if _state_is_open(session) else _OF_STATE
+    return [
+        _checked(name, _needs_the_store if check in closed else check, session)
+        for name, check in checks
+    ]
+
+
+def _state_is_open(session: Session) -> bool:
+    try:
+        return bool(session.workspace)
+    except BurstError:
+        return False
+
+
+def _needs_the_store(session: Session) -> Found:
+    return None, "not looked at: that needs the store", ""
 
 
 def _checked(name: str, check: Callable[[Session], Found], session: Session) -> CheckJson:
@@ -86,12 +102,12 @@ def _slots(session: Session) -> Found:
 
 
 def _home(session: Session) -> Found:
-    home = session.workspace.home
-    return True, str(home), ""
+    make_home(session.home)
+    return True, str(session.home), ""
 
 
 def _disk(session: Session) -> Found:
-    usage = shutil.disk_usage(session.workspace.home)
+    usage = shutil.disk_usage(session.home)
     found = f"{text.size(usage.free)} of {text.size(usage.total)} free"
     return usage.free >= _MIN_FREE_BYTES, found, "checkpoints need room: free some"
 
@@ -153,3 +169,7 @@ def _leftovers(session: Session) -> Found:
         return True, f"none; {counted(len(nodes), 'machine')} up", ""
     pids = ", ".join(str(pid) for pid in left)
     return False, f"processes of allocations that are over: {pids}", f"end them: kill {pids}"
+
+
+_OF_STATE = (_blobs, _cluster, _runner, _leftovers)
+"""What cannot be looked at where the workspace does not open; the check of the store tells why."""

@@ -54,7 +54,7 @@ def open_workspace(environ: Mapping[str, str] | None = None, cwd: Path | None = 
     """
     environ = os.environ if environ is None else environ
     home = home_of(environ)
-    _make_home(home)
+    make_home(home)
     named, blobs = environ.get("BURST_CLUSTER", ""), environ.get("BURST_BLOBS", "")
     if named.startswith(_IN_BLOBS):
         cluster = _published(open_blobs(blobs or f"file://{home}/blobs"), named)
@@ -92,7 +92,12 @@ def _load(path: Path) -> ClusterConfig:
     return load_cluster(path)
 
 
-def _make_home(home: Path) -> None:
+def make_home(home: Path) -> None:
+    """Make the folder for state on this machine, readable by its owner only. Idempotent.
+
+    Raises:
+        BurstError: it cannot be made or written.
+    """
     try:
         home.parent.mkdir(parents=True, exist_ok=True)
         home.mkdir(mode=0o700, exist_ok=True)

@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from burst.core.aws.names import blobs_url, store_url
 from burst.core.aws.telling import told
 from burst.core.config.cluster import ClusterConfig
-from burst.core.errors import Refused
+from burst.core.errors import Refused, Unreachable
 
 
 def caller_account(region: str) -> str:
@@ -38,6 +38,22 @@ def require_account(config: ClusterConfig, asked: str) -> None:
         )
 
 
+def _account_for_state(config: ClusterConfig, region: str) -> str:
+    """
+    Raises:
+        Unauthorized, Unreachable, Refused: AWS does not say.
+    """
+    try:
+        return caller_account(region)
+    except (Unreachable, Refused) as error:
+        raise type(error)(
+            f"cluster {config.cluster} keeps its state in AWS, in an account that is not known",
+            why=error.why,
+            mend=f"{error.mend}; or name the account in `aws.account` of burst.yaml; or keep the "
+            "state elsewhere: `store` and `blobs` there, or BURST_STORE and BURST_BLOBS",
+        ) from error
+
+
 def state_urls(config: ClusterConfig, environ: Mapping[str, str]) -> tuple[str, str]:
     """Where a cluster's store and blobs are that neither its file nor the environment names: in
     the account's side, which `burst up` makes; empty for a cluster that has none.
@@ -50,6 +66,6 @@ def state_urls(config: ClusterConfig, environ: Mapping[str, str]) -> tuple[str, 
         return store, blobs
     region = config.aws.region
     if not blobs:
-        account = config.aws.account or caller_account(region)
+        account = config.aws.account or _account_for_state(config, region)
         blobs = blobs_url(config.cluster, account, region)
     return store or store_url(config.cluster, region), blobs
