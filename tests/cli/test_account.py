@@ -10,6 +10,7 @@ import pytest
 from click.testing import CliRunner
 
 from burst.cli.account.asking import Asker
+from burst.cli.session import Session
 from burst.core.errors import UsageError
 from tests.cli.conftest import Burst
 
@@ -97,26 +98,26 @@ def test_a_person_is_asked_and_yes_stands_for_them(
 
 
 @pytest.fixture
-def nobody(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    """No credentials, wherever boto3 looks."""
+def nobody(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Burst:
+    """Somebody in the folder of a cluster in AWS, without credentials, wherever boto3 looks."""
     for name in ("ACCESS_KEY_ID", "SECRET_ACCESS_KEY", "PROFILE"):
         monkeypatch.delenv(f"AWS_{name}", raising=False)
     monkeypatch.setenv("AWS_EC2_METADATA_DISABLED", "true")
     for name in ("CONFIG_FILE", "SHARED_CREDENTIALS_FILE"):
         monkeypatch.setenv(f"AWS_{name}", str(tmp_path / "none"))
+    (tmp_path / "burst.yaml").write_text(FILE)
+    return Burst(Session(cwd=tmp_path))
 
 
-@pytest.mark.usefixtures("nobody")
-def test_whose_state_is_in_aws_is_told_so_and_how_to_keep_it_elsewhere(lab: Burst) -> None:
-    told = " ".join(lab("ls", status=6).stderr.split())
+def test_whose_state_is_in_aws_is_told_so_and_how_to_keep_it_elsewhere(nobody: Burst) -> None:
+    told = " ".join(nobody("ls", status=6).stderr.split())
     assert "cluster lab keeps its state in AWS" in told
     for way in ("aws sso login", "`aws.account`", "`store` and `blobs`", "BURST_STORE"):
         assert way in told
 
 
-@pytest.mark.usefixtures("nobody")
-def test_the_doctor_says_once_what_is_the_matter(lab: Burst) -> None:
-    rows = json.loads(lab("doctor", "--json", status=1).stdout)
+def test_the_doctor_says_once_what_is_the_matter(nobody: Burst) -> None:
+    rows = json.loads(nobody("doctor", "--json", status=1).stdout)
     bad = [row["name"] for row in rows if not row["ok"]]
     assert [name for name in bad if name != "torch"] == ["store"]
     assert {row["name"] for row in rows if "needs the store" in row["found"]} == {
