@@ -33,7 +33,14 @@ from burst.runner import lambda_handler
 from burst.runner.measuring import Measured, metric_line
 from tests.infra import rules
 from tests.infra.evaluating import Request, is_allowed
-from tests.infra.registering import ACCOUNT, Registered, arn_of, registered, settings_of
+from tests.infra.registering import (
+    ACCOUNT,
+    Registered,
+    arn_of,
+    registered,
+    settings_for,
+    settings_of,
+)
 
 EVERYTHING = """nat: true
   endpoints: [images, sessions]
@@ -247,6 +254,14 @@ def test_workflows_are_submitters_for_as_long_as_a_job_may_last(whole: list[Regi
     (submitter,) = [each for each in of(whole, "Policy") if each.name == "submitter"]
     assert attached["policyArn"] == arn_of(submitter.type, submitter.name)
     assert one(whole, "Role", "github")["maxSessionDuration"] == 6 * 3600
+
+
+def test_machines_of_ones_own_share_table_bucket_and_runner_and_bring_their_network() -> None:
+    file = "cluster: lab\naws: {region: us-east-1}\n"
+    own = f"{file}pools: {{onprem: {{kind: static, slots_per_node: 8}}}}\n"
+    found = program(settings_for(own))
+    assert len(of(found, "Table")) == len(of(found, "Bucket")) == len(of(found, "Function")) == 1
+    assert not {"Vpc", "Subnet", "LaunchTemplate"} & {each.type.split(":")[-1] for each in found}
 
 
 def test_what_is_not_asked_for_is_not_made() -> None:

@@ -23,6 +23,7 @@ class Facts:
     types: Mapping[str, InstanceType]
     """By name, every instance type that a pool names."""
     root_device: str
-    """What the nodes' image calls its root disk: /dev/sda1, /dev/xvda."""
+    """What the nodes' image calls its root disk: /dev/sda1, /dev/xvda; empty without a pool in
+    AWS."""
     executions: int
     """How many calls of one function may run at once of those that the account may ever have."""

@@ -39,20 +39,20 @@ def build(settings: Settings) -> Mapping[str, pulumi.Input[object]]:
 
     access = Access("access", AccessArgs(settings), after())
     storage = Storage("storage", _storage(settings), after())
-    network = Network("network", _network(settings), after())
-    nodes = Nodes(
-        "nodes",
-        NodesArgs(
+    needed: list[pulumi.Resource] = [storage]
+    if settings.pools:  # machines of one's own bring their network, and join by themselves
+        network = Network("network", _network(settings), after())
+        made_from = NodesArgs(
             settings,
             profile=access.node_profile,
             security_group=network.security_group,
             bundle_url=f"s3://{_bucket(settings)}/{_bundle_key(settings)}",
-        ),
-        after(storage),  # a machine that boots from a template fetches the bundle that it names
-    )
+        )
+        # A machine that boots from a template fetches the bundle that it names.
+        needed.append(Nodes("nodes", made_from, after(storage)))
     if access.runner_role_arn is not None:
         runs = FunctionArgs(settings, access.runner_role_arn, storage.stream_arn)
-        Function("function", runs, after(nodes, storage))
+        Function("function", runs, after(*needed))
     if aws.github:
         Github("github", GithubArgs(settings, access.policies["submitter"]), after())
     Watching("watching", WatchingArgs(settings), after())

@@ -62,6 +62,17 @@ def test_where_people_run_the_runner_no_function_is_looked_at(
     assert found.failed == []
 
 
+def test_machines_of_ones_own_need_no_network_no_image_and_no_quota(
+    environ: Mapping[str, str],
+) -> None:
+    own = "{kind: static, slots_per_node: 8}"
+    found = preflight(cluster(new_name(), onprem=own), environ)
+    assert found.failed == []
+    assert found.facts is not None
+    assert (found.facts.zones, found.facts.types, found.facts.root_device) == ({}, {}, "")
+    assert not {"image", "network", "quota of spot"} & {each.name for each in found.checks}
+
+
 def test_what_up_makes_by_itself_is_a_warning(environ: Mapping[str, str], iam: Any) -> None:
     found = preflight(cluster(new_name(), aws="github: [owner/name]"), environ)
     assert found.failed == []
@@ -78,7 +89,6 @@ def test_what_up_makes_by_itself_is_a_warning(environ: Mapping[str, str], iam: A
         (cluster(aws="disk_gib: 8"), "image", "needs a root disk of"),
         (cluster(aws="image: ami-0123456789abcdef0"), "image", "InvalidAMIID.NotFound"),
         (cluster(aws="image: resolve:ssm:/no/such"), "image", "ParameterNotFound"),
-        (cluster(local=LOCAL), "pools", "no pool in AWS"),
         (cluster(region="us-west-1"), "pool spot", "no zone of us-west-1 offers"),
         (
             cluster(spot="{kind: aws, instance_types: [g5.xlarge], max_nodes: 1, efa: true}"),

@@ -37,7 +37,8 @@ class Seen:
     regions: dict[str, str] | Unknown
     kinds: Mapping[str, Kind] | Unknown
     offered: Mapping[str, tuple[str, ...]] | Unknown
-    image: Image | Unknown
+    image: Image | Unknown | None
+    """None where no pool needs one."""
     executions: int | Unknown
 
 
@@ -76,7 +77,7 @@ def questions_of(config: ClusterConfig, asking: Asking) -> dict[str, Callable[[]
         "kinds": lambda: look_kinds(asking, types),
         "offered": lambda: look_offered(asking, types),
         "identity": lambda: look_identity(asking),
-        "image": lambda: look_image(asking, aws_of(config).image),
+        "image": lambda: look_image(asking, aws_of(config).image) if types else None,
         "executions": lambda: _look_executions(asking),
         "regions": lambda: look_regions(asking),
     }
@@ -104,7 +105,7 @@ def facts_of(config: ClusterConfig, seen: Seen) -> Facts:
         partition=identity.partition,
         zones=zones_for(pools_of(config), offered),
         types={name: kinds[name].type for name in types_of(config)},
-        root_device=known(seen.image).root_device,
+        root_device="" if seen.image is None else known(seen.image).root_device,
         executions=_executions(seen.executions),
     )
 
