@@ -63,6 +63,17 @@ def test_an_attempt_restored_from_an_older_checkpoint_wins_all_the_same() -> Non
     assert values(merged["training"]) == {10: 1.0, 20: 3.0}
 
 
+def test_what_an_attempt_reports_before_it_is_restored_replaces_nothing_else() -> None:
+    merged = merge(
+        [
+            chunk(1, 0, 0, row(10, 1.0), row(20, 2.0), row(30, 3.0)),
+            chunk(2, 0, 0, row(0, 9.0)),
+            chunk(2, 1, 20, row(25, 4.0)),
+        ]
+    )
+    assert values(merged["training"]) == {0: 9.0, 10: 1.0, 20: 2.0, 25: 4.0}
+
+
 def test_not_a_number_survives() -> None:
     (found,) = merge([chunk(1, 0, 0, row(1, math.nan))])["training"]
     assert math.isnan(found.metrics["loss"])

@@ -209,7 +209,7 @@ def test_progress_that_can_never_be_stored_is_told_in_words_and_again_at_the_end
     with _reporter(store) as (reporter, _, progress):
         many = {f"a metric of many, number {i}": 1.0 for i in range(20_000)}
         progress.best = MetricPoint(batches=1, metrics=many, at=0.0)
-        progress.measure = lambda: Lengths(batches=1)
+        progress.reported("validation", 1, {})
         for act in (reporter.flush, reporter.close):
             with pytest.raises(BurstError, match="the progress of this trial cannot be stored"):
                 act(30)
@@ -247,22 +247,28 @@ def test_many_reports_become_chunks_that_a_store_takes() -> None:
     assert _batches(store) == list(range(2000))
 
 
-def test_progress_keeps_the_best_validation_and_ignores_nan() -> None:
+def _judge() -> Progress:
     progress = Progress(ManualClock())
+    progress.metric = "loss"
+    return progress
+
+
+def test_progress_keeps_the_best_validation_and_ignores_nan() -> None:
+    progress = _judge()
     judged = [
-        progress.judge(batch, {"loss": value}, "loss", True)
+        progress.judge(batch, {"loss": value})
         for batch, value in enumerate([3.0, float("nan"), 2.0, 2.0, 5.0])
     ]
     assert judged == [True, False, True, False, False]
     assert progress.best is not None
     assert progress.best.batches == 2
-    assert not progress.judge(9, {"accuracy": 1.0}, "loss", True)
+    assert not progress.judge(9, {"accuracy": 1.0})
 
 
 def test_progress_survives_a_checkpoint() -> None:
-    progress = Progress(ManualClock())
+    progress = _judge()
     progress.reported("validation", 3, {"loss": 1.0})
-    progress.judge(3, {"loss": 1.0}, "loss", True)
+    progress.judge(3, {"loss": 1.0})
     other = Progress(ManualClock())
     other.load_state(progress.state())
     assert (other.best, other.validations) == (progress.best, 1)

@@ -31,9 +31,12 @@ def _merge_group(chunks: list[MetricChunk]) -> list[MetricRow]:
         return sorted(samples, key=lambda row: row.at)
     rows: dict[int, MetricRow] = {}
     attempt = None
+    bases: dict[int, int] = {}
+    for chunk in chunks:  # it may have reported something before it was restored
+        bases[chunk.attempt] = max(chunk.base, bases.get(chunk.attempt, 0))
     for chunk in (once[key] for key in sorted(once)):
         if chunk.attempt != attempt:
             attempt = chunk.attempt
-            rows = {at: row for at, row in rows.items() if at <= chunk.base}
+            rows = {at: row for at, row in rows.items() if at <= bases[attempt]}
         rows.update((row.batches, row) for row in chunk.rows)
     return [rows[batches] for batches in sorted(rows)]

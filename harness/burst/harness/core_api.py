@@ -61,10 +61,9 @@ class TrainApi:
 
     def __init__(self, session: Session, metric: str, smaller_is_better: bool) -> None:
         self._session = session
-        self._metric = metric
-        self._smaller = smaller_is_better
         self._batches = 0
-        session.progress.measure = lambda: Lengths(batches=self._batches)
+        session.progress.metric = metric
+        session.progress.smaller_is_better = smaller_is_better
 
     def report_training_metrics(
         self, steps_completed: int, metrics: Mapping[str, Any], batch_metrics: Any = None
@@ -87,10 +86,9 @@ class TrainApi:
         metric_names(group, metrics)
         values, steps_completed = to_floats(metrics), counted_batches(steps_completed)
         self.report_progress(steps_completed)
-        self._session.report(group, steps_completed, values)
         if group == "validation":
-            progress = self._session.progress
-            progress.judge(steps_completed, values, self._metric, self._smaller)
+            self._session.progress.judge(steps_completed, values)
+        self._session.report(group, steps_completed, values)
 
     def report_progress(self, batches: int) -> None:
         """Say how many batches are trained.
@@ -99,6 +97,10 @@ class TrainApi:
             UsageError: that is no number of batches.
         """
         self._batches = max(self._batches, counted_batches(batches))
+        self._session.progress.measure = self._measure
+
+    def _measure(self) -> Lengths:
+        return Lengths(batches=self._batches)
 
 
 class PreemptApi:

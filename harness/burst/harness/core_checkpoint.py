@@ -171,10 +171,12 @@ class CheckpointApi:
         for problem in engine.poll():
             self._session.say(f"Warning: {problem}")
         if found is None:
+            self._progress(0)
             return None
         if found.warm and not (self._start and self._start.what == "everything"):
             text = f"starts from checkpoint {found.checkpoint}"
             self._session.tell("trial.warm_start", text, checkpoint=found.checkpoint)
+            self._progress(0)
             return Saved(found, 0, weights=True)
         self._continue(found)
         return Saved(found, found.done.batches)
@@ -187,15 +189,14 @@ class CheckpointApi:
                 why="it is a trial class's, or was imported",
                 mend=session.other_start(found.warm),
             )
-        self._progress(batches)
-        if session.reporter is not None:
-            session.reporter.base = batches
+        session.goes_on_at(batches)
         if found.warm:
             text = f"goes on from checkpoint {found.checkpoint}, batch {batches}"
             session.tell("trial.warm_start", text, checkpoint=found.checkpoint)
         else:
             session.progress.load_state(found.shared["progress"])
             self.saved_at = batches
+        self._progress(batches)
         if session.chief:
             session.restored(found.checkpoint, batches)
 

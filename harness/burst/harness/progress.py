@@ -7,7 +7,8 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 from burst.core.clock import Clock, SystemClock
-from burst.core.model import Event, Lengths, MetricChunk, MetricPoint, Trial
+from burst.core.metrics import merge
+from burst.core.model import Event, Lengths, MetricChunk, MetricPoint, MetricRow, Trial
 from burst.core.store import Store, update
 from burst.core.store.port import Append, AppendMetrics, Fence, Put, Write
 
@@ -20,8 +21,13 @@ class Progress:
         self._clock = clock or SystemClock()
         self._lock = threading.Lock()
         self.measure: Callable[[], Lengths] = Lengths
-        """How far the trial is; called from the reporter's thread. Until it is set, the record
-        keeps what an earlier attempt said."""
+        """How far the trial is; called from the reporter's thread. Set it when this attempt has
+        been restored or has trained: until then the record keeps what an earlier one said."""
+        self.base = 0
+        """Batches that this attempt was restored at: what earlier ones reported up to there
+        stands."""
+        self.metric = ""
+        self.smaller_is_better = True
         self.target_batches: int | None = None
         self.training_since: float | None = None
         """When this process began to train."""
@@ -30,6 +36,8 @@ class Progress:
         self.latest: dict[str, MetricPoint] = {}
         self.best: MetricPoint | None = None
         self.validations = 0
+        self._validated = False
+        """Whether this process has."""
 
     def reported(self, group: str, batches: int, metrics: Mapping[str, float]) -> None:
         """Note a group's newest metrics."""
@@ -38,28 +46,35 @@ class Progress:
             self.latest[group] = point
             if group == "validation":
                 self.validations += 1
+                self._validated = True
 
     def forget_newest(self) -> None:
         """Forget every group's newest metrics; the record keeps those that it has."""
         with self._lock:
             self.latest.clear()
 
-    def judge(self, batches: int, metrics: Mapping[str, float], name: str, smaller: bool) -> bool:
-        """Whether these validation metrics are the best so far by metric `name`; if they are, keep
-        them. A metric that is not there or not a number is never the best."""
-        value = metrics.get(name)
-        if value is None or value != value:
-            return False
+    def judge(self, batches: int, metrics: Mapping[str, float]) -> bool:
+        """Whether these validation metrics are the best so far; if they are, keep them. Call it
+        before they are reported, so that no record has them without their being judged."""
         with self._lock:
-            if self.best is not None:
-                best = self.best.metrics[name]
-                if not (value < best if smaller else value > best):
-                    return False
+            if not self.better(metrics, self.best):
+                return False
             self.best = MetricPoint(batches=batches, metrics=dict(metrics), at=self._clock.now())
         return True
 
+    def better(self, metrics: Mapping[str, float], best: MetricPoint | None) -> bool:
+        """Whether metrics are better than the best so far. A metric that is not there or not a
+        number is never the best."""
+        value = metrics.get(self.metric)
+        if value is None or value != value:
+            return False
+        than = None if best is None else best.metrics.get(self.metric)
+        return than is None or (value < than if self.smaller_is_better else value > than)
+
     def fields(self) -> dict[str, Any]:
-        """The trial record's fields that the harness owns, as far as it knows them yet."""
+        """The trial record's fields that the harness owns, as far as it knows them yet. The best
+        validation is known once this process has validated: until then the metric rows that the
+        record's is the best of all stand."""
         known: dict[str, Any] = {
             "training_since": self.training_since,
             "checkpoint_interval": self.checkpoint_interval(),
@@ -68,7 +83,7 @@ class Progress:
             known |= {"done": self.measure(), "target_batches": self.target_batches}
         with self._lock:
             known |= {"latest": dict(self.latest), "validations": self.validations}
-            return known | ({"best": self.best} if "done" in known else {})
+            return known | ({"best": self.best} if self._validated else {})
 
     def state(self) -> dict[str, Any]:
         """What a checkpoint keeps of it."""
@@ -91,6 +106,9 @@ class StoreSink:
         self._trial = trial
         self._fence = Fence(trial, token)
         self._progress = progress
+        self._base: int | None = None
+        self._earlier: dict[int, MetricRow] = {}
+        """Validations by batch that earlier attempts reported up to `_base`, and that stand."""
 
     def forget(self) -> None:
         self._progress.forget_newest()
@@ -98,9 +116,12 @@ class StoreSink:
     def send(self, chunks: list[MetricChunk], events: list[Event]) -> None:
         added: list[Write] = [AppendMetrics(chunk) for chunk in chunks]
         added += [Append(event) for event in events]
+        known = self._progress.fields()
+        if "best" in known and (best := self._best(chunks, known.pop("best"))) is not None:
+            known["best"] = best
 
         def change(trial: Trial) -> list[Write]:
-            fields = self._progress.fields()
+            fields = dict(known)
             fields["validations"] = max(fields["validations"], trial.validations)
             fields["latest"] = {**trial.latest, **fields["latest"]}
             changed = trial.model_copy(update=fields)
@@ -108,3 +129,19 @@ class StoreSink:
             return [self._fence, *added, *progress] if added or progress else []
 
         update(self._store, Trial, self._trial, change)
+
+    def _best(self, chunks: list[MetricChunk], best: MetricPoint | None) -> MetricPoint | None:
+        """The better of this and what earlier attempts have reported that still stands. The
+        checkpoint need not know of it: a script may validate after it saves."""
+        base = self._progress.base
+        if self._base != base:
+            rows = merge(self._store.metrics(self._trial, "validation")).get("validation", ())
+            self._earlier = {row.batches: row for row in rows if row.batches <= base}
+            self._base = base
+        for chunk in chunks:
+            for again in chunk.rows if chunk.group == "validation" else ():
+                self._earlier.pop(again.batches, None)
+        for row in self._earlier.values():
+            if self._progress.better(row.metrics, best):
+                best = MetricPoint(batches=row.batches, metrics=dict(row.metrics), at=row.at)
+        return best

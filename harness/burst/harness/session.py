@@ -107,6 +107,12 @@ class Session:
         if self.chief:
             print(text, file=sys.stderr, flush=True)
 
+    def goes_on_at(self, batches: int) -> None:
+        """Note that this attempt was restored, and that it trains again what lies beyond."""
+        self.progress.base = batches
+        if self.reporter is not None:
+            self.reporter.base = batches
+
     def settle(self) -> None:
         """On rank 0: return once all reports are durable.
 

@@ -211,8 +211,7 @@ class Keeper:
             self._session.progress.load_state(shared["loop"]["progress"])
             self._saved = self._state.context.batch
         self._restored = restored
-        if self._session.reporter is not None:
-            self._session.reporter.base = self._state.context.batch
+        self._session.goes_on_at(self._state.context.batch)
         if self._session.chief:
             self._session.restored(restored.checkpoint, self._state.context.batch)
         return restored.checkpoint

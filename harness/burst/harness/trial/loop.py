@@ -89,6 +89,8 @@ class Loop:
         self._told_goal = False
         self._started = self._session.clock.monotonic()
         self._seconds_before = parts.keeper.seconds
+        self._session.progress.metric = goal.metric
+        self._session.progress.smaller_is_better = goal.smaller_is_better
         self._session.progress.target_batches = self._schedule.target
         self._session.progress.measure = self.lengths
         self._expected = Expected(self._schedule, self._session.clock)
@@ -241,11 +243,9 @@ class Loop:
         with self._expected.validating():
             metrics = self._parts.validation.run()
         keeper.validated, keeper.metrics = batch, metrics
+        best = self._session.progress.judge(batch, metrics)
         self._session.report("validation", batch, metrics)
         self._check_goal(metrics)
-        best = self._session.progress.judge(
-            batch, metrics, self._goal.metric, self._goal.smaller_is_better
-        )
         if self._goal.policy == "all" or (self._goal.policy == "best" and best):
             self._checkpoint()
 
