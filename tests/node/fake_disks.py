@@ -19,35 +19,32 @@ def lsblk(state: State, words: list[str]) -> int:
         for name, disk in state["disks"].items():
             print(name, disk["model"])
         return 0
+    array = state["array"]
     for name in (word for word in words if word in state["disks"]):
         disk = state["disks"][name]
-        rows = [("disk", disk["holds"], disk["mount"]), *disk["above"]]
-        if state["array"] and name in state["array"]["of"] and state["array"]["runs"]:
-            rows.append(("raid0", state["array"]["holds"], state["array"]["mount"]))
-        for kind, holds, mount in rows:
-            print(mount if columns == "MOUNTPOINT" else f"{kind} {holds}")
+        rows = [("disk", disk["holds"], disk["mount"], name)]
+        rows += [(*row, "/dev/dm-0") for row in disk["above"]]
+        if array and name in array["of"] and array["runs"]:
+            rows.append(("raid0", array["holds"], array["mount"], array["name"]))
+        for kind, holds, mount, path in rows:
+            shown = {"TYPE": kind, "FSTYPE": holds, "MOUNTPOINT": mount, "NAME": path}
+            cells = [shown[column] for column in columns.split(",")]
+            print(*(cell.replace(" ", r"\x20") if "--raw" in words else cell for cell in cells))
     return 0
 
 
 def blkid(state: State, words: list[str]) -> int:
-    labels = dict(_labels(state))
-    if words[0] == "-L":
-        found = [name for name, label in labels.items() if label == words[1]]
-    else:
-        found = [labels[words[-1]]] if labels.get(words[-1]) else []
-    print(*found, sep="\n", end="\n" if found else "")
+    column, path = words[words.index("-s") + 1], words[-1]
+    target = _device(state, path)
+    found = target["label"] if column == "LABEL" else target["holds"]
+    if found:
+        print(found)
     return 0 if found else 2
-
-
-def _labels(state: State) -> list[tuple[str, str]]:
-    found = [(name, disk["label"]) for name, disk in state["disks"].items()]
-    array = state["array"]
-    return [*found, (array["name"], array["label"])] if array and array["runs"] else found
 
 
 def mdadm(state: State, words: list[str]) -> int:
     if words[0] == "--assemble":
-        if state["array"] is None:
+        if state["array"] is None or words[2:] != state["array"]["of"]:
             return 1
         state["array"]["runs"] = True
         _appear(state["array"]["name"])
@@ -57,8 +54,9 @@ def mdadm(state: State, words: list[str]) -> int:
     if count != len(disks) or any(state["disks"][each]["holds"] for each in disks):
         print("mdadm: cannot open the disks", file=sys.stderr)
         return 1
+    [label] = [word.removeprefix("--name=") for word in words if word.startswith("--name=")]
     for each in disks:
-        state["disks"][each]["holds"] = "linux_raid_member"
+        state["disks"][each] |= {"holds": "linux_raid_member", "label": f"any:{label}"}
     state["array"] = {"name": words[1], "of": disks, "runs": True}
     state["array"] |= {"holds": "", "label": "", "mount": ""}
     _appear(words[1])

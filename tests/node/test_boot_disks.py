@@ -128,6 +128,65 @@ def test_an_image_that_lacks_a_program_does_with_less(
     assert [words[0] for words in disks.changed()] == steps
 
 
+@pytest.mark.parametrize(
+    "of_ebs",
+    [
+        {"holds": "ext4", "label": "burst"},
+        {"holds": "linux_raid_member", "label": "any:burst"},
+        {"holds": "linux_raid_member", "label": "burst"},
+    ],
+)
+@pytest.mark.parametrize("count", [1, 4])
+@pytest.mark.parametrize("boots", [1, 2])
+def test_a_volume_of_ebs_that_bears_bursts_name_is_not_burst(
+    tmp_path: Path, of_ebs: dict[str, object], count: int, boots: int
+) -> None:
+    disks = Disks(tmp_path, EBS, *[LOCAL] * count, EBS)
+    for number in (0, count + 1):
+        disks.change(number, **of_ebs)
+    where = str(tmp_path / "mnt")
+    assert ready(disks) == where
+    for _ in range(boots - 1):
+        disks.reboot()
+        assert ready(disks) == where
+    ebs = ("/dev/nvme0n1", f"/dev/nvme{count + 1}n1")
+    for words in disks.state["asked"]:
+        assert not set(ebs) & set(words), "it is not even asked about"
+    assert not any("--scan" in words for words in disks.state["asked"])
+    assert all(disks.state["disks"][name]["mount"] == "" for name in ebs)
+
+
+def test_an_array_that_the_image_made_is_neither_started_nor_formatted(tmp_path: Path) -> None:
+    disks = Disks(tmp_path, LOCAL, LOCAL)
+    of = ["/dev/nvme0n1", "/dev/nvme1n1"]
+    array = {"name": str(tmp_path / "dev" / "md" / "data"), "of": of, "runs": True}
+    disks.keep(disks.state | {"array": array | {"holds": "", "label": "", "mount": ""}})
+    for number in (0, 1):
+        disks.change(number, holds="linux_raid_member", label="ip-10-0-0-1:data")
+    assert ready(disks) == ""
+    assert disks.changed() == []
+
+
+def test_a_mount_point_is_told_as_it_is_called(tmp_path: Path) -> None:
+    disks = Disks(tmp_path, EBS, LOCAL)
+    disks.change(1, holds="ext4", mount="/mnt/scratch of mine")
+    assert ready(disks) == "/mnt/scratch of mine"
+
+
+@pytest.mark.parametrize("program", [None, "echo 'lsblk: no sysfs' >&2; exit 1", "exit 1"])
+def test_who_cannot_look_for_disks_does_not_say_that_there_are_none(
+    tmp_path: Path, program: str | None
+) -> None:
+    disks = Disks(tmp_path, LOCAL, lacks=("lsblk",))
+    if program:
+        disks.program("lsblk", program)
+    done = disks.run("disks.sh")
+    assert (done.returncode, done.stdout) == (0, "")
+    assert done.stderr.startswith("burst: cannot look for local disks: ")
+    assert "lsblk" in done.stderr
+    assert "none" not in done.stderr
+
+
 @pytest.mark.parametrize("lacks", [("lsblk",), ("mkfs.xfs", "mkfs.ext4"), ("mount",)])
 def test_an_image_that_lacks_too_much_still_boots(tmp_path: Path, lacks: tuple[str, ...]) -> None:
     disks = Disks(tmp_path, LOCAL, LOCAL, lacks=lacks)

@@ -14,7 +14,13 @@ import pytest
 
 from burst.core.aws.booting import LONGEST, node_script
 from burst.core.aws.instance_types import known_type
-from burst.core.aws.names import blobs_url, bucket_name, store_url, tags_of
+from burst.core.aws.names import (
+    blobs_url,
+    bucket_name,
+    longest_cluster_name,
+    store_url,
+    tags_of,
+)
 from burst.core.aws.templates import CLUSTER_FILE, NodeMachine, node_environ, template_data
 from tests.node.machine_of_fakes import BOOT, LOCAL, Fakes
 
@@ -35,25 +41,41 @@ provider: efa
 """
 
 
-def written(cluster: str = "lab") -> str:
+def written(
+    cluster: str = "lab", region: str = REGION, python: str = "/opt/pytorch/bin/python"
+) -> str:
     """The user data of a cluster's EFA pool, with all that there is to say."""
-    environ = node_environ(store_url(cluster, REGION), blobs_url(cluster, ACCOUNT, REGION), REGION)
-    bucket = bucket_name(cluster, ACCOUNT, REGION)
+    environ = node_environ(store_url(cluster, region), blobs_url(cluster, ACCOUNT, region), region)
+    bucket = bucket_name(cluster, ACCOUNT, region)
     return node_script(
         environ,
         max_life=7 * 86_400,
         bundle=f"s3://{bucket}/cluster/node-{'f' * 64}.zip",
-        python="/opt/pytorch/bin/python",
+        python=python,
         efa=32,
     )
 
 
-def test_it_fits_into_what_ec2_takes_with_room_to_spare() -> None:
-    text = written("a" * 30)
+@pytest.mark.parametrize("region", ["us-east-1", REGION])
+def test_it_fits_into_what_ec2_takes_with_room_to_spare(region: str) -> None:
+    text = written("a" * longest_cluster_name(region), region, f"/{'opt/' * 25}bin/python")
     assert len(text.encode()) < LONGEST - 1024
     machine = NodeMachine("ami-1", "profile", ("sg-1",))
     kind = known_type("p5.48xlarge")
     assert template_data(machine, tags_of("lab", "spot"), text, kind=kind, efa=True)["UserData"]
+
+
+def test_what_is_sent_of_a_file_is_all_that_it_does_and_what_it_is_for(ready: Node) -> None:
+    for path in BOOT.iterdir():
+        sent = ready.etc / path.name
+        if path.name == "first.sh":
+            assert not sent.exists()
+            continue
+        kept, whole = sent.read_text().splitlines(), path.read_text().splitlines()
+        does = [line for line in whole if not line.lstrip().startswith("#")]
+        assert [line for line in kept if not line.startswith("#")] == does
+        head = whole[: whole.index(does[0])]
+        assert kept[: len(head)] == head
 
 
 def test_its_scripts_are_clean_and_need_no_more_than_posix(tmp_path: Path) -> None:
@@ -80,7 +102,7 @@ class Node(Fakes):
         self.agent("env")
 
     def agent(self, does: str) -> None:
-        self.program("python", f'[ "$1" = -m ] || exit 0\n{does}')
+        self.program("python", f'[ "$1" = -m ] || {{ echo 3.13.1; exit; }}\n{does}')
 
     def boot(self, text: str, **environ: str) -> subprocess.CompletedProcess[str]:
         script = self.folder / "user-data"
@@ -220,6 +242,42 @@ def test_docker_pulls_from_ecr_by_the_machines_role_and_from_elsewhere_without_a
     }
     assert elsewhere == "credentials not found in native keychain", "as docker expects it"
     assert (status, known) == ("status 1", "{}")
+
+
+@pytest.mark.parametrize(
+    ("host", "region"),
+    [
+        ("123456789012.dkr.ecr.us-east-1.amazonaws.com", "us-east-1"),
+        ("123456789012.dkr.ecr-fips.us-gov-west-1.amazonaws.com", "us-gov-west-1"),
+        ("123456789012.dkr.ecr.cn-north-1.amazonaws.com.cn", "cn-north-1"),
+        ("123456789012.dkr.ecr.eusc-de-east-1.amazonaws.eu", "eusc-de-east-1"),
+        ("123456789012.dkr-ecr.ap-southeast-2.on.aws", "ap-southeast-2"),
+        ("123456789012.dkr-ecr-fips.us-east-2.on.aws", "us-east-2"),
+        ("123456789012.dkr-ecr.cn-north-1.on.amazonwebservices.com.cn", "cn-north-1"),
+        ("public.ecr.aws", ""),
+        ("ghcr.io", ""),
+        ("123456789012.dkr.ecr.us-east-1.amazonaws.com.example.org", ""),
+        ("123456789012.dkr.ecr.us-east-1.s3.amazonaws.com", ""),
+        ("a.123456789012.dkr.ecr.us-east-1.amazonaws.com", ""),
+    ],
+)
+@pytest.mark.parametrize("written_as", ["{}", "https://{}", "https://{}/v2/"])
+def test_every_host_of_ecr_gets_the_login_of_its_region_and_no_other_host_does(
+    tmp_path: Path, host: str, region: str, written_as: str
+) -> None:
+    machine = Fakes(tmp_path)
+    machine.program("aws", 'echo "secret of $*"')
+    machine.program("helper", f'echo "{written_as.format(host)}" | sh "$1" get')
+    done = machine.run(machine.bin / "helper", str(BOOT / "docker-credential-burst"))
+    if region:
+        said = json.loads(done.stdout)
+        assert said["Secret"] == f"secret of ecr get-login-password --region {region}"
+        assert said["ServerURL"] == written_as.format(host)
+    else:
+        assert (done.returncode, done.stdout) == (
+            1,
+            "credentials not found in native keychain\n",
+        )
 
 
 def test_a_login_that_the_image_has_is_kept(ready: Node, tmp_path: Path) -> None:

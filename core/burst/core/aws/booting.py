@@ -1,7 +1,8 @@
 """The user data of a launch template: everything that a machine of an AWS pool boots with.
 
 It is shell, in the folder `boot` beside this file, and plain text: what a machine was started with
-can be read in the console of EC2. The head of each script says what it is for.
+can be read in the console of EC2. The head of each script says what it is for; the comments below
+it stay here, because EC2 takes so little.
 """
 
 from __future__ import annotations
@@ -54,7 +55,7 @@ def node_script(
         "BURST_PYTHON": python,
     }
     lines = (f"{name}={shlex.quote(value)}\n" for name, value in sorted(told.items()) if value)
-    texts = {"node.env": "".join(lines), **{name: boot_file(name) for name in _INSTALLED}}
+    texts = {"node.env": "".join(lines), **{name: _sent(name) for name in _INSTALLED}}
     first = boot_file("first.sh").partition("\n")[2]
     return f"""#!/bin/bash
 # What a machine of a pool of burst boots with: files, and what starts burst from them.
@@ -70,6 +71,13 @@ mkdir -p "$etc"
 def boot_file(name: str) -> str:
     """The text of a file of the folder `boot`."""
     return files("burst.core.aws").joinpath("boot", name).read_text()
+
+
+def _sent(name: str) -> str:
+    """A file of the folder with the comments of its head alone."""
+    lines = boot_file(name).splitlines(keepends=True)
+    head = next(at for at, line in enumerate(lines) if not line.startswith("#"))
+    return "".join(lines[:head] + [line for line in lines[head:] if line.lstrip()[:1] != "#"])
 
 
 def _written(name: str, text: str) -> str:

@@ -17,25 +17,42 @@
 set -u
 
 run=${BURST_RUN:-/run/burst}
-max_life=${BURST_MAX_LIFE:-608400}
-register_within=${BURST_REGISTER_WITHIN:-900}
-renew_within=${BURST_RENEW_WITHIN:-1200}
-every=${BURST_LOOK_EVERY:-15}
 agent=${BURST_AGENT_PID:-}
+
+# Whether a text is a number of seconds that the shell reckons with; no machine lives 31 years.
+number() {
+    case $1 in
+    '' | *[!0-9]* | 0?* | ??????????*) return 1 ;;
+    esac
+}
+
+# A time that was set, or else its default: what is no number switches nothing off.
+limit() {
+    if number "${2:-$3}"; then
+        echo "${2:-$3}"
+    else
+        echo "burst: $1 is no number of seconds: $2; it is $3 now" >&2
+        echo "$3"
+    fi
+}
+
+max_life=$(limit BURST_MAX_LIFE "${BURST_MAX_LIFE:-}" 608400)
+register_within=$(limit BURST_REGISTER_WITHIN "${BURST_REGISTER_WITHIN:-}" 900)
+renew_within=$(limit BURST_RENEW_WITHIN "${BURST_RENEW_WITHIN:-}" 1200)
+every=${BURST_LOOK_EVERY:-15}
+number "${every#0.0}" || every=$(limit BURST_LOOK_EVERY "$every" 15)
 
 uptime_s() {
     read -r up _ </proc/uptime
     echo "${up%%.*}"
 }
 
-# The uptime that a file holds; what it is not there to say, or says wrongly, counts as never.
+# The uptime that a file holds; what it is not there to say, or says wrongly, counts as never, and
+# so does one still to come: it would hold the machine until then.
 noted() {
     at=
     [ -r "$run/$1" ] && read -r at <"$run/$1"
-    case $at in
-    '' | *[!0-9]*) echo "$2" ;;
-    *) echo "$at" ;;
-    esac
+    if number "$at" && [ "$at" -le "$(uptime_s)" ]; then echo "$at"; else echo "$2"; fi
 }
 
 # Why the machine has to end; empty while it has not.
@@ -46,7 +63,7 @@ verdict() {
     renewed=$(noted renewed "$registered")
     if [ $((now - first)) -ge "$max_life" ]; then
         echo "it has been up for its maximum life of $max_life s"
-    elif [ -n "$agent" ] && ! kill -0 "$agent" 2>/dev/null; then
+    elif [ -n "$agent" ] && [ ! -d "/proc/$agent" ]; then
         echo "its agent, process $agent, has ended"
     elif [ ! -e "$run/registered" ]; then
         [ $((now - first)) -lt "$register_within" ] ||

@@ -15,9 +15,9 @@ label=burst
 
 say() { echo "burst: $*" >&2; }
 
-# Paths of the instance store's disks.
+# Paths of the instance store's disks, of what lsblk says.
 local_disks() {
-    lsblk --nodeps --noheadings --paths --output NAME,MODEL | while read -r name model; do
+    echo "$1" | while read -r name model; do
         case $model in
         Amazon?EC2?NVMe?Instance?Storage*) echo "$name" ;;
         esac
@@ -26,17 +26,29 @@ local_disks() {
 
 # Where something that stands on these disks is mounted.
 mounted() {
-    lsblk --noheadings --raw --output MOUNTPOINT "$@" | grep '^/' | head -n 1
+    lsblk --noheadings --list --output MOUNTPOINT "$@" | grep '^/' | head -n 1
 }
 
 blank() {
     [ "$(lsblk --noheadings --raw --output TYPE,FSTYPE "$1" | tr -d ' ')" = disk ]
 }
 
-# What was made at an earlier boot.
+says() { blkid -s "$1" -o value "$2"; }
+
+# What was made of these disks at an earlier boot: an array, or one disk's file system.
 made_before() {
-    [ $# -lt 2 ] || mdadm --assemble --scan >/dev/null 2>&1
-    blkid -L "$label" || { [ -e "$dev/md/$label" ] && echo "$dev/md/$label"; }
+    members=
+    for disk in "$@"; do
+        case $(says TYPE "$disk"):$(says LABEL "$disk") in
+        "linux_raid_member:$label" | linux_raid_member:*":$label") members="$members $disk" ;;
+        *":$label") echo "$disk" && return ;;
+        esac
+    done
+    [ -n "$members" ] || return
+    # shellcheck disable=SC2086
+    set -- $members
+    mdadm --assemble "$dev/md/$label" "$@" >/dev/null 2>&1
+    lsblk --noheadings --raw --paths --output TYPE,NAME "$@" | sed -n 's/^raid0 //p' | head -n 1
 }
 
 # The device that the file system is to be on: an array if there are several disks.
@@ -52,7 +64,7 @@ joined() {
 
 # Neither discards blocks first, which takes minutes: the disks of a new machine are blank.
 formatted() {
-    [ "$(blkid -s LABEL -o value "$1")" = "$label" ] && return
+    [ "$(says LABEL "$1")" = "$label" ] && return
     if command -v mkfs.xfs >/dev/null; then
         mkfs.xfs -q -K -L "$label" "$1" >&2
     else
@@ -61,7 +73,7 @@ formatted() {
 }
 
 use() {
-    device=$(made_before "$@") || device=
+    device=$(made_before "$@")
     if [ -z "$device" ]; then
         free=
         for disk in "$@"; do
@@ -77,8 +89,12 @@ use() {
     formatted "$device" && mkdir -p "$mount_point" && mount -o noatime "$device" "$mount_point" >&2
 }
 
+if ! listed=$(lsblk --nodeps --noheadings --paths --output NAME,MODEL 2>&1); then
+    say "cannot look for local disks: ${listed:-lsblk fails}; burst's files are on the root disk"
+    exit
+fi
 # shellcheck disable=SC2046
-set -- $(local_disks)
+set -- $(local_disks "$listed")
 if [ $# -eq 0 ]; then
     say "local disks: none; burst's files are on the root disk"
 elif found=$(mounted "$@") && [ -n "$found" ]; then
