@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from contextlib import suppress
 
 import click
@@ -78,8 +79,10 @@ class _GoingDown:
         if found.machines and not found.table:
             self._note("the table is gone: what trains cannot be asked to checkpoint")
         if not found:
-            return self._nothing(side, copy)
+            return self._nothing(side, copy, found)
         keep = self._decide(side, found)
+        if not keep:
+            _require_own(found)
         if found.live and not (self._options["now"] or not keep):
             pause_all(
                 self._session.workspace,
@@ -113,10 +116,12 @@ class _GoingDown:
         """Whether the data stays, once a person has agreed to all that is to be done."""
         options, cluster = self._options, side.config.cluster
         self._say_what_goes(side, found)
-        if not found.has_data:
+        if not (found.has_data or found.others):
             keep = False
         elif options["keep_data"] or options["delete_data"]:
             keep = options["keep_data"]
+        elif not found.has_data:
+            keep = False
         else:
             where = " and ".join(filter(None, (found.bucket, found.table)))
             words = ("keep", "delete")
@@ -206,22 +211,24 @@ class _GoingDown:
             if copy is not None:
                 copy.forget()
 
-    def _nothing(self, side: Side, copy: Copy | None) -> int:
+    def _nothing(self, side: Side, copy: Copy | None, found: Found) -> int:
         if side.engine.resources():  # of Pulumi's own: providers, components
             side.engine.destroy(Told(), keep_data=False)
         side.engine.forget()
         if copy is not None:
             copy.forget()
-        return self._tell(side, Found(), False, [], [])
+        return self._tell(side, found, self._options["keep_data"], [], [])
 
     def _tell(
         self,
         side: Side,
         found: Found,
         keep: bool,
-        left: list[tuple[Thing, BurstError]],
+        left: Sequence[tuple[Thing, BurstError]],
         unseen: list[Unseen],
     ) -> int:
+        if not keep:
+            left = [*left, *found.others]
         # What the record had is gone; only without one does all depend on what was looked for.
         is_left = bool(left) or (bool(unseen) and not found.recorded)
         status = int(ExitCode.REFUSED if is_left else ExitCode.OK)
@@ -249,7 +256,7 @@ class _GoingDown:
         return status
 
     def _result(
-        self, side: Side, status: int, kept: list[str], left: list[tuple[Thing, BurstError]]
+        self, side: Side, status: int, kept: list[str], left: Sequence[tuple[Thing, BurstError]]
     ) -> DownResultJson:
         return {
             "type": "result",
@@ -286,3 +293,18 @@ class _GoingDown:
 
     def _note(self, words: str) -> None:
         self._session.note(words)
+
+
+def _require_own(found: Found) -> None:
+    """
+    Raises:
+        Refused: what the record has for the cluster's data does not carry its tag.
+    """
+    for thing, error in found.others:
+        if thing.type in found.recorded_data:
+            raise Refused(
+                f"{error.what}, although the record has it; nothing was removed",
+                why=error.why,
+                mend="if it is: give it that tag back, and type the command again; "
+                "`burst down --keep-data` leaves it as it is",
+            )

@@ -9,10 +9,10 @@ from burst.cli.account.side import Side
 from burst.cli.session import Session
 from burst.core.config.cluster import ClusterConfig
 from burst.core.errors import BurstError, Refused
-from burst.infra.account.of_data import bucket_of, table_of
+from burst.infra.account.of_data import bucket_of, not_ours, table_of
 from burst.infra.account.removing import find_things
 from burst.infra.account.sorts import Thing
-from burst.infra.engine.changes import is_thing
+from burst.infra.engine.changes import is_data, is_thing, type_of
 from burst.infra.policies.place import GITHUB_ISSUER
 from burst.infra.preflight.shared import SPOT_ROLE, needs_spot
 
@@ -27,6 +27,10 @@ class Found:
     """Things that the record has."""
     things: list[Thing] = field(default_factory=list)
     """By tags, where there is no record."""
+    others: list[tuple[Thing, Refused]] = field(default_factory=list)
+    """Bucket or table of the cluster's name that is not its own, and why it is left."""
+    recorded_data: frozenset[str] = frozenset()
+    """Types of those of them that the record has."""
     machines: list[str] = field(default_factory=list)
     live: Live | None = None
     """None where the records cannot be read."""
@@ -51,7 +55,10 @@ def take_stock(session: Session, side: Side, *, now: bool) -> Found:
     """
     look = side.look
     found = Found(bucket=bucket_of(look), table=table_of(look))
-    found.recorded = sum(is_thing(str(each["urn"])) for each in side.engine.resources())
+    found.others = not_ours(look)
+    recorded = [str(each["urn"]) for each in side.engine.resources()]
+    found.recorded = sum(map(is_thing, recorded))
+    found.recorded_data = frozenset(map(type_of, filter(is_data, recorded)))
     if not found.recorded:
         found.things, _ = find_things(look, data=True)
     found.machines = machines_of(side.config.cluster, side.region)

@@ -13,7 +13,7 @@ from typing import Any
 
 from burst.core.aws.telling import told
 from burst.core.errors import Refused
-from burst.infra.account.of_data import bucket_of
+from burst.infra.account.of_data import bucket_of, not_ours
 from burst.infra.account.sorts import Look, is_gone
 from burst.infra.engine.place import Place
 from burst.infra.engine.record import resources_in
@@ -74,6 +74,8 @@ class Copy:
         use = choose(mine, theirs, noted)
         if use is Use.NEITHER:
             raise self._conflict()
+        if copy is None and any(thing.kind == "bucket" for thing, _ in not_ours(self._look)):
+            return ""  # not known to be the cluster's bucket: what lies in it is not looked at
         if copy is None and mine and noted.theirs:
             engine.refresh()
             self.forget()

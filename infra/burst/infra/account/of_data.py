@@ -1,40 +1,63 @@
-"""The bucket and the table: made removable, emptied, removed. Only where a person has said so."""
+"""The bucket and the table: made removable, emptied, removed. Only where a person has said so, and
+only what carries the cluster's tag.
+
+What has the name and no tag at all is what a kill leaves between its making and its tags, or
+somebody else's: it is removed if it is empty, and else left.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
-from burst.core.aws.names import bucket_name, table_name
+from burst.core.aws.names import CLUSTER, bucket_name, table_name, untag
 from burst.core.aws.telling import told
-from burst.infra.account.sorts import Look, Sort, code_of, is_gone, pages
+from burst.core.errors import Refused
+from burst.infra.account.sorts import Look, Sort, Thing, code_of, is_gone, pages
 
 _AT_ONCE = 1000
 """Objects that S3 deletes with one request."""
 
 
 def bucket_of(look: Look) -> str:
-    """The name of the cluster's bucket, if it is there and the account's own; else empty."""
-    name = bucket_name(look.cluster, look.account, look.region)
+    """The name of the cluster's bucket, if it is there and carries its tag; else empty."""
+    name = _bucket_name(look)
     with told(f"cannot look for bucket {name}"):
-        try:
-            look.client("s3").head_bucket(Bucket=name, ExpectedBucketOwner=look.account)
-        except Exception as error:
-            if is_gone(error):
-                return ""
-            raise
-    return name
+        tags = _bucket_tags(look)
+    return name if tags is not None and look.owns(tags) else ""
 
 
 def table_of(look: Look) -> str:
-    """The name of the cluster's table, if it is there; else empty."""
+    """The name of the cluster's table, if it is there and carries its tag; else empty."""
     name = table_name(look.cluster)
-    return name if _table(look, name) is not None else ""
+    with told(f"cannot look for table {name}"):
+        tags = _table_tags(look)
+    return name if tags is not None and look.owns(tags) else ""
+
+
+def not_ours(look: Look) -> list[tuple[Thing, Refused]]:
+    """Bucket and table that have the cluster's names and are not its own, and why they are left.
+
+    Raises:
+        BurstError: AWS does not tell.
+    """
+    found = []
+    for sort, name, tags_of in (
+        (_BUCKET, _bucket_name(look), _bucket_tags),
+        (_TABLE, table_name(look.cluster), _table_tags),
+    ):
+        with told(f"cannot tell whose {sort.kind} {name} is"):
+            tags = tags_of(look)
+            if tags is None or look.owns(tags) or (not tags and is_empty(look, sort.type)):
+                continue
+        thing = Thing(sort.kind, sort.type, name, sort.by_hand.format(id=name))
+        found.append((thing, _is_not_ours(look, sort.kind, name, tags)))
+    return found
 
 
 def empty_bucket(look: Look, tell: Callable[[int], None]) -> int:
     """Delete every version of every object, and what was uploaded in part; returns how many
-    there were. Idempotent.
+    there were: none where the bucket is not the cluster's. Idempotent.
 
     Args:
         tell: how many have gone so far.
@@ -54,36 +77,78 @@ def empty_bucket(look: Look, tell: Callable[[int], None]) -> int:
 
 
 def release_table(look: Look) -> None:
-    """Take the table's protection against deletion away. Idempotent."""
-    name = table_name(look.cluster)
-    found = _table(look, name)
-    if found is not None and found.get("DeletionProtectionEnabled"):
-        dynamodb = look.client("dynamodb")
-        with told(f"cannot take the protection of table {name} away"):
-            dynamodb.update_table(TableName=name, DeletionProtectionEnabled=False)
-            dynamodb.get_waiter("table_exists").wait(
-                TableName=name, WaiterConfig={"Delay": 2, "MaxAttempts": 60}
-            )
+    """Take the protection against deletion away from the cluster's table; no other's is touched.
+    Idempotent."""
+    name = table_of(look)
+    if not name:
+        return
+    dynamodb = look.client("dynamodb")
+    with told(f"cannot take the protection of table {name} away"):
+        found = _table(look)
+        if found is None or not found.get("DeletionProtectionEnabled"):
+            return
+        dynamodb.update_table(TableName=name, DeletionProtectionEnabled=False)
+        dynamodb.get_waiter("table_exists").wait(
+            TableName=name, WaiterConfig={"Delay": 2, "MaxAttempts": 60}
+        )
 
 
 def is_empty(look: Look, type: str) -> bool:
-    """Whether nothing would be lost with the bucket or the table that is there."""
+    """Whether nothing would be lost with the bucket or the table of the name that is there."""
     with told("cannot see whether there is data"):
         if "dynamodb" in type:
             answer = look.client("dynamodb").scan(TableName=table_name(look.cluster), Limit=1)
             return not answer.get("Items")
-        found = look.client("s3").list_object_versions(Bucket=bucket_of(look), MaxKeys=1)
+        s3, name = look.client("s3"), _bucket_name(look)
+        found = s3.list_object_versions(Bucket=name, MaxKeys=1)
         return not found.get("Versions") and not found.get("DeleteMarkers")
 
 
-def _table(look: Look, name: str) -> Any:
-    with told(f"cannot look for table {name}"):
-        try:
-            return look.client("dynamodb").describe_table(TableName=name)["Table"]
-        except Exception as error:
-            if is_gone(error):
-                return None
-            raise
+def _bucket_name(look: Look) -> str:
+    return bucket_name(look.cluster, look.account, look.region)
+
+
+def _bucket_tags(look: Look) -> Mapping[str, str] | None:
+    """None where the account has no bucket of the name. Raises what boto3 raises."""
+    s3, name = look.client("s3"), _bucket_name(look)
+    try:
+        s3.head_bucket(Bucket=name, ExpectedBucketOwner=look.account)
+        return untag(s3.get_bucket_tagging(Bucket=name).get("TagSet"))
+    except Exception as error:
+        if code_of(error) == "NoSuchTagSet":
+            return {}
+        if is_gone(error):
+            return None
+        raise
+
+
+def _table_tags(look: Look) -> Mapping[str, str] | None:
+    """None where there is no table of the name. Raises what boto3 raises."""
+    found = _table(look)
+    if found is None or found.get("TableStatus") == "DELETING":
+        return None
+    client = look.client("dynamodb")
+    asked = {"ResourceArn": found["TableArn"]}
+    return untag(list(pages(client, "list_tags_of_resource", "Tags", **asked)))
+
+
+def _is_not_ours(look: Look, kind: str, name: str, tags: Mapping[str, str]) -> Refused:
+    owner = tags.get(CLUSTER)
+    if owner:
+        why = f"it belongs to cluster {owner}: nothing of it was touched"
+    else:
+        why = f"it carries no tag {CLUSTER}={look.cluster}, and is not empty: nothing of it was "
+        why += "touched"
+    return Refused(f"{kind} {name} is not the cluster's", why=why)
+
+
+def _table(look: Look) -> Any:
+    try:
+        return look.client("dynamodb").describe_table(TableName=table_name(look.cluster))["Table"]
+    except Exception as error:
+        if is_gone(error):
+            return None
+        raise
 
 
 def _delete(s3: Any, bucket: str, found: list[Any]) -> int:
@@ -99,53 +164,44 @@ def _delete(s3: Any, bucket: str, found: list[Any]) -> int:
     return len(named)
 
 
+def _is_removable(look: Look, type: str, tags: Mapping[str, str] | None) -> bool:
+    return tags is not None and (look.owns(tags) or (not tags and is_empty(look, type)))
+
+
 def _buckets(look: Look) -> Iterable[str]:
-    """One without tags counts, too: a kill came between its making and its tags, and its name is
-    nobody else's."""
-    name = bucket_of(look)
-    if not name:
-        return []
-    try:
-        tags = look.client("s3").get_bucket_tagging(Bucket=name).get("TagSet")
-    except Exception as error:
-        if code_of(error) != "NoSuchTagSet":
-            raise
-        return [name]
-    return [name] if look.owns(tags) else []
+    found = _is_removable(look, _BUCKET.type, _bucket_tags(look))
+    return [_bucket_name(look)] if found else []
 
 
 def _tables(look: Look) -> Iterable[str]:
-    name = table_name(look.cluster)
-    found = _table(look, name)
-    if found is None or found.get("TableStatus") == "DELETING":
-        return []
-    tags = look.client("dynamodb").list_tags_of_resource(ResourceArn=found["TableArn"])
-    return [name] if look.owns(tags.get("Tags")) else []
+    found = _is_removable(look, _TABLE.type, _table_tags(look))
+    return [table_name(look.cluster)] if found else []
 
 
 def _remove_bucket(look: Look, name: str) -> None:
     empty_bucket(look, lambda gone: None)
-    look.client("s3").delete_bucket(Bucket=name)
+    look.client("s3").delete_bucket(Bucket=name)  # which S3 refuses while anything is in it
 
 
 def _remove_table(look: Look, name: str) -> None:
+    """Whose it is, is looked at once more: nothing else keeps a table with records in it."""
     release_table(look)
-    look.client("dynamodb").delete_table(TableName=name)
+    if name in _tables(look):
+        look.client("dynamodb").delete_table(TableName=name)
 
 
-DATA = (
-    Sort(
-        "bucket",
-        "aws:s3/bucket:Bucket",
-        _buckets,
-        _remove_bucket,
-        "aws s3api delete-bucket --bucket {id}",
-    ),
-    Sort(
-        "table",
-        "aws:dynamodb/table:Table",
-        _tables,
-        _remove_table,
-        "aws dynamodb delete-table --table-name {id}",
-    ),
+_BUCKET = Sort(
+    "bucket",
+    "aws:s3/bucket:Bucket",
+    _buckets,
+    _remove_bucket,
+    "aws s3api delete-bucket --bucket {id}",
 )
+_TABLE = Sort(
+    "table",
+    "aws:dynamodb/table:Table",
+    _tables,
+    _remove_table,
+    "aws dynamodb delete-table --table-name {id}",
+)
+DATA = (_BUCKET, _TABLE)

@@ -22,7 +22,9 @@ def _sort(
     def find(look: Look) -> Iterable[str]:
         asked = {how.get("filters", "Filters"): look.filters}
         for each in pages(look.client("ec2"), operation, key, **asked):
-            if str(each.get("State", "")).lower() not in _ENDED and not _is_given(each):
+            is_there = str(each.get("State", "")).lower() not in _ENDED
+            # Whatever the filter let through: what is removed goes by its own tags.
+            if look.owns(each.get("Tags")) and is_there and not _is_given(each):
                 yield str(each[id])
 
     def remove(look: Look, one: str) -> None:
@@ -78,7 +80,7 @@ def _rules(look: Look) -> Iterable[str]:
         "SecurityGroupRules",
         Filters=look.filters,
     )
-    return [str(each["SecurityGroupRuleId"]) for each in found]
+    return [str(each["SecurityGroupRuleId"]) for each in found if look.owns(each.get("Tags"))]
 
 
 def _remove_rule(look: Look, id: str) -> None:

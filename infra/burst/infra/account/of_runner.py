@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Any
 
-from burst.core.aws.names import function_name
+from burst.core.aws.names import function_name, table_name
 from burst.infra.account.sorts import Look, Sort, is_gone, pages
 
 
@@ -17,7 +17,7 @@ def rules_of(look: Look) -> list[str]:
 
 
 def mappings_of(look: Look) -> list[Any]:
-    """What calls the function for the table's stream."""
+    """What calls the cluster's function for the table's stream, and carries its tag."""
     client = look.client("lambda")
     asked = {"FunctionName": function_name(look.cluster)}
     try:
@@ -26,7 +26,16 @@ def mappings_of(look: Look) -> list[Any]:
         if is_gone(error):
             return []
         raise
-    return [each for each in found if each.get("State") not in ("Deleting", "Deleted")]
+    there = [each for each in found if each.get("State") not in ("Deleting", "Deleted")]
+    return [each for each in there if look.owns(_tags_of_mapping(look, client, each))]
+
+
+def _tags_of_mapping(look: Look, client: Any, mapping: Any) -> object:
+    arn = mapping.get("EventSourceMappingArn") or (
+        f"arn:{client.meta.partition}:lambda:{look.region}:{look.account}"
+        f":event-source-mapping:{mapping['UUID']}"
+    )
+    return client.list_tags(Resource=arn).get("Tags") or {}
 
 
 def _is_ours(look: Look, client: Any, arn: str) -> bool:
@@ -66,8 +75,12 @@ def _remove_function(look: Look, name: str) -> None:
 
 def _logs(look: Look) -> Iterable[str]:
     name = f"/aws/lambda/{function_name(look.cluster)}"
-    found = pages(look.client("logs"), "describe_log_groups", "logGroups", logGroupNamePrefix=name)
-    return [each["logGroupName"] for each in found if each["logGroupName"] == name]
+    logs = look.client("logs")
+    for each in pages(logs, "describe_log_groups", "logGroups", logGroupNamePrefix=name):
+        if each["logGroupName"] == name:
+            arn = str(each["arn"]).removesuffix(":*")
+            if look.owns(logs.list_tags_for_resource(resourceArn=arn).get("tags") or {}):
+                yield name
 
 
 def _remove_logs(look: Look, name: str) -> None:
@@ -85,14 +98,14 @@ def _remove_alarm(look: Look, name: str) -> None:
 
 
 def _dashboards(look: Look) -> Iterable[str]:
-    """A dashboard has no tags: only that of the cluster's very name is taken for its own."""
-    found = pages(
-        look.client("cloudwatch"),
-        "list_dashboards",
-        "DashboardEntries",
-        DashboardNamePrefix=look.prefix,
-    )
-    return [each["DashboardName"] for each in found if each["DashboardName"] == look.prefix]
+    """A dashboard has no tags: one of the cluster's very name that shows its table is its own."""
+    client = look.client("cloudwatch")
+    asked = {"DashboardNamePrefix": look.prefix}
+    for each in list(pages(client, "list_dashboards", "DashboardEntries", **asked)):
+        if each["DashboardName"] == look.prefix:
+            shown = client.get_dashboard(DashboardName=look.prefix).get("DashboardBody", "")
+            if f'"{table_name(look.cluster)}"' in shown:
+                yield look.prefix
 
 
 def _remove_dashboard(look: Look, name: str) -> None:
@@ -120,8 +133,12 @@ def _remove_topic(look: Look, arn: str) -> None:
 def _budgets(look: Look) -> Iterable[str]:
     client = look.client("budgets")
     found = pages(client, "describe_budgets", "Budgets", AccountId=look.account)
-    names = [each["BudgetName"] for each in found]
-    return [f"{look.account}:{name}" for name in names if name == look.prefix]
+    arn = f"arn:{client.meta.partition}:budgets::{look.account}:budget/{look.prefix}"
+    for each in list(found):
+        if each["BudgetName"] == look.prefix:
+            tags = client.list_tags_for_resource(ResourceARN=arn).get("ResourceTags")
+            if look.owns(tags):
+                yield f"{look.account}:{look.prefix}"
 
 
 def _remove_budget(look: Look, id: str) -> None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from burst.infra.policies.documents import ANY, Statement
-from burst.infra.policies.place import Place
+from burst.infra.policies.place import Place, log_group_name
 
 _LISTS = (
     "ec2:DescribeLaunchTemplates",
@@ -28,8 +28,10 @@ _LISTS_OF_ALL_REGIONS = (
     "iam:ListPolicies",
     "iam:ListRoles",
     "budgets:ViewBudget",
+    "budgets:ListTagsForResource",
 )
 _TAGS = (
+    "cloudwatch:GetDashboard",
     "cloudwatch:ListTagsForResource",
     "dynamodb:DescribeTable",
     "dynamodb:ListTagsOfResource",
@@ -38,6 +40,8 @@ _TAGS = (
     "iam:GetPolicy",
     "iam:GetRole",
     "lambda:GetFunction",
+    "lambda:ListTags",
+    "logs:ListTagsForResource",
     "s3:GetBucketTagging",
     "sns:ListTagsForResource",
 )
@@ -62,6 +66,9 @@ def _named_alike(place: Place) -> tuple[str, ...]:
         place.bucket,
         place.function,
         place.arn("cloudwatch", f"alarm:{name}"),
+        place.arn("cloudwatch", f"dashboard/burst-{place.cluster}", region=""),
+        place.arn("lambda", "event-source-mapping:*"),
+        place.arn("logs", f"log-group:{log_group_name(place.cluster)}"),
         place.arn("events", f"rule/{name}"),
         place.arn("sns", name),
         *(place.arn("iam", each, region="") for each in of_iam),
