@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import subprocess
+import sys
 from pathlib import Path
 
 from burst.core.aws import booting
@@ -16,6 +17,7 @@ def bake(folder: Path, *words: str) -> subprocess.CompletedProcess[str]:
     """Run bake.sh on a machine that has docker and cloud-init; what they are asked is noted."""
     programs = folder / "bin"
     programs.mkdir()
+    (programs / "python").symlink_to(sys.executable)
     for name in ("docker", "cloud-init"):
         (programs / name).write_text(f'#!/bin/sh\necho {name} "$@" >> "{folder}/asked"\n')
         (programs / name).chmod(0o755)
@@ -24,6 +26,7 @@ def bake(folder: Path, *words: str) -> subprocess.CompletedProcess[str]:
         env={
             "PATH": f"{programs}:{os.defpath}",
             "BURST_BOOT": str(Path(booting.__file__).parent / "boot"),
+            "BURST_PYTHON": str(programs / "python"),
             "BURST_ETC": str(folder / "etc"),
             "BURST_OPT": str(folder / "opt"),
         },

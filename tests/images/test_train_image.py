@@ -8,6 +8,7 @@ import shutil
 import subprocess
 import sys
 import tarfile
+from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
@@ -33,19 +34,6 @@ def test_it_is_clean_for_hadolint_and_its_scripts_for_shellcheck() -> None:
         command = [PROGRAMS / program, *files]
         done = subprocess.run(command, capture_output=True, text=True, check=False)
         assert (done.returncode, done.stdout) == (0, ""), done.stderr
-
-
-def test_what_it_copies_is_in_the_context_and_nothing_else_is() -> None:
-    recipe = (TRAIN / "Dockerfile").read_text()
-    copied = {line.split()[1] for line in recipe.splitlines() if line.startswith("COPY ")}
-    first, *rest = [
-        line
-        for line in (TRAIN / "Dockerfile.dockerignore").read_text().splitlines()
-        if not line.startswith("#")
-    ]
-    assert first == "*"
-    assert {line.removeprefix("!") for line in rest} == copied
-    assert all((ROOT / name).is_file() for name in copied if not name.startswith("dist/"))
 
 
 def test_all_that_it_installs_is_pinned() -> None:
@@ -125,64 +113,164 @@ def test_an_installer_without_the_plugin_for_nccl_fails_the_build(tmp_path: Path
 # --- building -----------------------------------------------------------------------------------
 
 
-def build(folder: Path, *words: str, **environ: str) -> tuple[int, list[str], str]:
-    """What `images/train/build` asks of the builder; nothing is built."""
-    train = folder / "images" / "train"
-    train.mkdir(parents=True)
-    shutil.copy(TRAIN / "build", train)
+BUILDS = """\
+[ "$1" != version ] || exit 0
+printf "%s\\n" "$@" > "{folder}/asked"
+while [ $# -gt 1 ]; do shift; done
+cd "$1" && find . ! -type d > "{folder}/context"
+"""
+WHEEL = """\
+echo "$*" > "{folder}/python"
+while [ "$1" != --wheel-dir ]; do shift; done
+mkdir -p "$2"; touch "$2/burst-1.2.3-py3-none-any.whl"
+"""
+NO_DAEMON = """\
+echo "Client: 29.1"
+echo "Cannot connect to the Docker daemon at unix:///var/run/docker.sock" >&2; exit 1
+"""
+NEEDED = {"Dockerfile", "constraints.txt", "images/train/install-efa.sh"}
+
+
+@dataclass
+class Built:
+    """What came of a build that builds nothing."""
+
+    status: int
+    asked: list[str]
+    """What was asked of the builder."""
+    context: set[str]
+    """The files that the builder was given."""
+    said: str
+
+
+def build(
+    folder: Path, *words: str, shell: str = "sh", programs: dict[str, str], **environ: str
+) -> Built:
+    """Run `images/train/build` in a copy with much that is no part of the image."""
+    others = ("dist/burst-1.0.0-py3-none-any.whl", ".git/config", ".venv/bin/python", "notes.txt")
+    for name in (*NEEDED - {"Dockerfile"}, *others):
+        (folder / name).parent.mkdir(parents=True, exist_ok=True)
+        (folder / name).write_text(f"{name}\n")
+    for name in ("build", "Dockerfile"):
+        shutil.copy(TRAIN / name, folder / "images" / "train")
     (folder / "pyproject.toml").write_text('[project]\nversion = "1.2.3"\n')
-    programs = folder / "bin"
-    programs.mkdir()
-    for name, does in {
-        "podman": f'printf "%s\\n" "$@" > "{folder}/asked"',
-        "python": f'mkdir dist; touch dist/burst-1.2.3-any.whl; echo "$*" > "{folder}/python"',
-        "git": "exit 128",
-    }.items():
-        (programs / name).write_text(f"#!/bin/sh\n{does}\n")
-        (programs / name).chmod(0o755)
+    bin = folder / "bin"
+    bin.mkdir()
+    for name in ("cp", "dirname", "find", "mkdir", "mktemp", "rm", "sed", "tail", "touch"):
+        found = shutil.which(name)
+        assert found, name
+        (bin / name).symlink_to(found)
+    for name, does in {"python": WHEEL, "git": "exit 128", **programs}.items():
+        (bin / name).write_text(f"#!/bin/sh\n{does.replace('{folder}', str(folder))}\n")
+        (bin / name).chmod(0o755)
+    path = shutil.which(shell)
+    if path is None:
+        pytest.skip(f"there is no {shell} here")
+    before = {path for path in folder.rglob("*") if bin not in path.parents}
     done = subprocess.run(
-        ["bash", str(train / "build"), *words],
-        env={
-            "PATH": f"{programs}:/usr/bin:/bin",
-            "PYTHON": str(programs / "python"),
-            "BUILDER": "podman",
-            **environ,
-        },
+        [path, str(folder / "images" / "train" / "build"), *words],
+        env={"PATH": str(bin), "PYTHON": str(bin / "python"), **environ},
         capture_output=True,
         text=True,
         check=False,
     )
-    asked = folder / "asked"
-    return done.returncode, asked.read_text().splitlines() if asked.exists() else [], done.stderr
+    lines = {
+        name: (folder / name).read_text().splitlines() if (folder / name).exists() else []
+        for name in ("asked", "context")
+    }
+    after = {path for path in folder.rglob("*") if bin not in path.parents}
+    noted = {folder / name for name in ("asked", "context", "python")}
+    assert after - noted == before, "it leaves everything as it was"
+    context = {line.removeprefix("./") for line in lines["context"]}
+    return Built(done.returncode, lines["asked"], context, done.stderr)
+
+
+def test_the_builder_gets_what_the_image_is_made_of_and_nothing_else(tmp_path: Path) -> None:
+    recipe = (TRAIN / "Dockerfile").read_text()
+    copied = {line.split()[1] for line in recipe.splitlines() if line.startswith("COPY ")}
+    built = build(tmp_path, programs={"docker": BUILDS})
+    [wheel] = built.context - NEEDED
+    assert wheel == "dist/burst-1.2.3-py3-none-any.whl", "and not the one of an earlier version"
+    assert built.context - {wheel, "Dockerfile"} == copied - {"dist/burst-*.whl"}
+    assert "dist/burst-*.whl" in copied
+    assert all((ROOT / name).is_file() for name in copied if not name.startswith("dist/"))
+
+
+@pytest.mark.parametrize("kind", ["gpu", "cpu"])
+@pytest.mark.parametrize("shell", ["sh", "bash", "dash"])
+def test_it_needs_no_certain_shell(tmp_path: Path, kind: str, shell: str) -> None:
+    """A Mac's bash is of 2007, and takes an empty array for one that was never set."""
+    built = build(tmp_path, kind, shell=shell, programs={"docker": BUILDS})
+    assert (built.status, built.said) == (0, "")
+    script = (TRAIN / "build").read_text()
+    assert script.startswith("#!/bin/sh\n")
+    assert "=(" not in script.replace("=$(", "")
+
+
+@pytest.mark.parametrize(
+    ("programs", "taken"),
+    [
+        ({"docker": BUILDS, "podman": BUILDS.replace("asked", "wrong")}, "docker"),
+        ({"docker": NO_DAEMON, "podman": BUILDS}, "podman"),
+        ({"docker": NO_DAEMON, "podman": NO_DAEMON, "buildah": BUILDS}, "buildah"),
+        ({"buildah": BUILDS}, "buildah"),
+    ],
+)
+def test_the_first_builder_that_can_build_is_taken(
+    tmp_path: Path, programs: dict[str, str], taken: str
+) -> None:
+    built = build(tmp_path, programs=programs)
+    assert built.status == 0
+    assert built.asked[0] == "build"
+    refused = [name for name, does in programs.items() if does == NO_DAEMON]
+    assert taken not in refused
+    said = built.said.splitlines()
+    assert len(said) == len(refused)
+    for name, line in zip(refused, said, strict=True):
+        assert line.startswith(f"{name} is here and cannot build: Cannot connect to the Docker")
+
+
+def test_a_build_that_fails_leaves_nothing_and_names_no_image(tmp_path: Path) -> None:
+    built = build(tmp_path, programs={"docker": '[ "$1" = version ]'})
+    assert built.status == 1
 
 
 def test_without_a_word_it_builds_the_image_with_cuda_and_efa(tmp_path: Path) -> None:
-    status, asked, _ = build(tmp_path)
-    assert status == 0
-    assert asked[0] == "build"
-    assert "burst-train:1.2.3-gpu" in asked
-    assert not any(word.startswith(("BASE=", "EFA_VERSION=", "TORCH=")) for word in asked)
+    built = build(tmp_path, programs={"podman": BUILDS})
+    assert built.status == 0
+    assert built.asked[0] == "build"
+    assert "burst-train:1.2.3-gpu" in built.asked
+    assert not any(word.startswith(("BASE=", "EFA_VERSION=", "TORCH=")) for word in built.asked)
     assert "wheel" in (tmp_path / "python").read_text()
 
 
 def test_for_cpus_it_leaves_both_out_and_passes_on_what_else_is_said(tmp_path: Path) -> None:
-    status, asked, _ = build(tmp_path, "cpu", "mine:1", "--build-arg", "BASE=ubuntu:24.04")
-    assert status == 0
+    words = ("cpu", "mine:1", "--build-arg", "BASE=ubuntu:24.04")
+    built = build(tmp_path, *words, programs={"podman": BUILDS})
+    assert built.status == 0
+    asked = built.asked
     assert {"EFA_VERSION=", "mine:1", "VERSION=1.2.3"} <= set(asked)
     assert asked.index("BASE=debian:12-slim") < asked.index("BASE=ubuntu:24.04"), "the last counts"
 
 
 @pytest.mark.parametrize(
-    ("words", "environ", "said"),
+    ("words", "environ", "programs", "said"),
     [
-        (("tpu",), {}, "neither gpu nor cpu"),
-        ((), {"BUILDER": "no-such-builder"}, "neither docker nor podman nor buildah"),
+        (("tpu",), {}, {"podman": BUILDS}, "neither gpu nor cpu"),
+        ((), {"BUILDER": "no-such-builder"}, {"podman": BUILDS}, "neither docker nor podman nor"),
+        ((), {}, {}, "neither docker nor podman nor buildah that can build"),
+        ((), {}, {"docker": NO_DAEMON}, "Cannot connect to the Docker daemon"),
+        ((), {"BUILDER": "docker"}, {"docker": NO_DAEMON, "podman": BUILDS}, "Cannot connect"),
     ],
 )
 def test_what_it_cannot_do_it_says(
-    tmp_path: Path, words: tuple[str, ...], environ: dict[str, str], said: str
+    tmp_path: Path,
+    words: tuple[str, ...],
+    environ: dict[str, str],
+    programs: dict[str, str],
+    said: str,
 ) -> None:
-    status, asked, error = build(tmp_path, *words, **environ)
-    assert status != 0
-    assert asked == []
-    assert said in error
+    built = build(tmp_path, *words, programs=programs, **environ)
+    assert built.status != 0
+    assert built.asked == []
+    assert said in built.said
