@@ -51,7 +51,7 @@ def steps_of(path: Path) -> Iterator[Mapping[str, Any]]:
 def test_there_are_those_that_are_looked_at() -> None:
     assert {path.name for path in WORKFLOWS} >= {"ci.yml", "train.yml"}
     assert ACTION in ACTIONS
-    assert len(SCRIPTS) == 4
+    assert len(SCRIPTS) == 5
 
 
 def test_jactionlint_finds_nothing() -> None:

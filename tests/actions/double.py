@@ -27,6 +27,8 @@ import yaml
 TERM_AFTER_S, KILL_AFTER_S = 7.5, 2.5
 """As the real one: SIGINT, then SIGTERM, then the end of the process."""
 _EXPRESSION = re.compile(r"\$\{\{(.*?)\}\}", re.DOTALL)
+_COLONS = re.compile(r"\s*::(?P<name>[^ :]+)(?: .*?)?::(?P<data>.*)")
+_BRACKET = re.compile(r"##\[(?P<name>[^ \]]+)[^\]]*\](?P<data>.*)")
 _TERM = re.compile(r"(?P<left>[\w.-]+|'[^']*')\s*(?P<how>==|!=)\s*'(?P<right>[^']*)'")
 
 
@@ -229,6 +231,23 @@ class Job:
         for name in path:
             found = found.get(name) if isinstance(found, Mapping) else None
         return "" if found is None else str(found)
+
+
+def obeyed(log: str) -> list[tuple[str, str]]:
+    """The commands that the runner finds in a step's log, each with what is given to it.
+
+    Source: actions/runner, ActionCommand.cs and ActionCommandManager.cs: `::` where a line begins,
+    after spaces, and `##[` anywhere in it; after `stop-commands` none until its word comes.
+    """
+    found: list[tuple[str, str]] = []
+    stopped = ""
+    for line in re.split(r"\r\n|\r|\n", log):
+        match = _COLONS.match(line) or _BRACKET.search(line)
+        if match is None or (stopped and match["name"] != stopped):
+            continue
+        stopped = match["data"] if match["name"] == "stop-commands" else ""
+        found.append((match["name"], match["data"]))
+    return found
 
 
 def _read_outputs(text: str) -> dict[str, str]:

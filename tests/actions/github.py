@@ -28,6 +28,10 @@ class Comments:
     bodies: dict[int, str] = field(default_factory=dict)
     asked: list[str] = field(default_factory=list)
     refuse: dict[str, int] = field(default_factory=dict)
+    says: dict[str, tuple[int, Any]] = field(default_factory=dict)
+    """Status and whole answer, by method, whatever is asked."""
+    people: set[int] = field(default_factory=set)
+    """Comments of persons; the others are a bot's."""
     vanish: bool = False
     """Whether a comment is deleted after it was listed."""
 
@@ -36,6 +40,8 @@ class Comments:
         self.asked.append(f"{method} {target}")
         if token != f"Bearer {self.token}":
             return 401, {"message": "Bad credentials"}
+        if method in self.says:
+            return self.says[method]
         if method in self.refuse:
             return self.refuse[method], {"message": "Resource not accessible by integration"}
         if place.path == COMMENTS and method == "GET":
@@ -61,7 +67,8 @@ class Comments:
 
     def _one(self, id: int) -> dict[str, Any]:
         url = f"https://github.com/acme/vision/pull/7#issuecomment-{id}"
-        return {"id": id, "body": self.bodies[id], "html_url": url}
+        user = {"login": "a", "type": "User" if id in self.people else "Bot"}
+        return {"id": id, "body": self.bodies[id], "html_url": url, "user": user}
 
 
 @contextmanager

@@ -156,6 +156,7 @@ def test_after_its_time_it_is_paused_the_job_is_red_and_says_how_to_go_on(site: 
     assert ran.steps["run"].status == 1
     assert "is not over after 4s: it is paused" in ran.steps["run"].log
     assert ran.outputs["state"] == "paused"
+    assert ran.outputs["reason"] == "paused because its time, 4s, was over"
     assert "Run this job again to go on from there." in ran.summary
     site.burst("kill", "latest", "--wait")
 
@@ -181,17 +182,21 @@ def test_every_leg_of_a_matrix_every_job_and_every_run_has_its_own(site: Site) -
         site.job(job="other"),
         site.job(run_id="82"),
         site.job(repository="acme/other"),
+        site.job(),
     ]
-    prepared = [_prepared(job) for job in jobs]
+    names = ["", "", "", "", "", "", "small"]
+    prepared = [_prepared(job, name=name) for job, name in zip(jobs, names, strict=True)]
     keys = [outputs["key"] for outputs in prepared]
     assert len(set(keys)) == len(jobs)
-    assert keys == [_prepared(job)["key"] for job in jobs]
+    assert keys[:2] == [_prepared(job)["key"] for job in jobs[:2]]
+    assert _prepared(site.job(run_attempt="2"), name="small") == prepared[6]
     assert _prepared(site.job(run_attempt="2"))["key"] == keys[0]
     assert len({_prepared(jobs[0], set=f"a={n}\nb=1")["key"] for n in range(3)}) == 3
     assert all("\n" not in key for key in keys)
     threads = [outputs["thread"] for outputs in prepared]
     assert threads[0] == threads[4]  # the next push writes into the same comment
-    assert len(set(threads[:4])) == 4
+    assert len({*threads[:4], threads[6]}) == 5
+    assert _prepared(site.job(run_id="82"), name="small")["thread"] == threads[6]
     assert _prepared(jobs[1], key="nightly")["key"] == "nightly"
 
 
@@ -221,7 +226,7 @@ def test_what_never_was_submitted_fails_the_job_and_the_summary_says_so(site: Si
         ({"timeout": "soon"}, "'soon' is not a duration"),
         ({"set": "nonsense"}, "nonsense"),
         ({"key": "a.t3"}, "ends like a trial's id"),
-        ({"wait": "false", "timeout": "1h"}, "with --detach nobody watches the time"),
+        ({"wait": "false", "timeout": "1h"}, "::error title=timeout goes with wait%3A true::"),
     ],
 )
 def test_an_input_that_means_nothing_is_told_and_nothing_is_submitted(

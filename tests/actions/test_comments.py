@@ -96,6 +96,90 @@ def test_what_github_refuses_is_told_in_its_own_words(
     assert not any("elsewhere" in each for each in comments.asked)
 
 
+def test_a_person_who_copies_the_mark_keeps_their_comment(comments: Comments) -> None:
+    comments.bodies, comments.people = {1: f"{mark_of('train')}\nmine"}, {1}
+    hub(comments).comment(7, "train", "one")
+    hub(comments).comment(7, "train", "two")
+    assert comments.bodies == {
+        1: f"{mark_of('train')}\nmine",
+        1002: f"{mark_of('train')}\ntwo",
+    }
+
+
+ODD: list[Any] = [
+    None,
+    5,
+    "x",
+    [],
+    {},
+    {"body": 5, "id": 1, "user": None},
+    {"body": mark_of("train"), "user": {"type": "Bot"}},
+    {"body": mark_of("train"), "id": None, "user": {"type": "Bot"}},
+    {"body": mark_of("train"), "id": "7/../8", "user": {"type": "Bot"}},
+    {"body": mark_of("train"), "id": True, "user": {"type": "Bot"}},
+    {"body": mark_of("train"), "id": 1, "user": "Bot"},
+    {"body": mark_of("train"), "id": 1},
+]
+
+
+@pytest.mark.parametrize("odd", ODD)
+def test_what_is_no_comment_in_a_list_is_passed_by(comments: Comments, odd: Any) -> None:
+    comments.says = {"GET": (200, [odd])}
+    hub(comments).comment(7, "train", "text")
+    assert [each.partition(" ")[0] for each in comments.asked] == ["GET", "POST"]
+
+
+@pytest.mark.parametrize("odd", [None, 5, "x", {}, {"message": "no"}])
+def test_what_is_no_list_of_comments_is_told_and_nothing_is_written(
+    comments: Comments, odd: Any
+) -> None:
+    comments.says = {"GET": (200, odd)}
+    with pytest.raises(Unreachable, match="no list of comments"):
+        hub(comments).comment(7, "train", "text")
+    assert comments.bodies == {}
+
+
+@pytest.mark.parametrize("odd", [*ODD, {"html_url": 5}])
+@pytest.mark.parametrize("method", ["POST", "PATCH"])
+def test_where_github_does_not_say_where_the_comment_is_its_pull_request_is_told(
+    comments: Comments, odd: Any, method: str
+) -> None:
+    if method == "PATCH":
+        hub(comments).comment(7, "train", "text")
+    comments.says = {method: (200, odd)}
+    assert hub(comments).comment(7, "train", "text") == "acme/vision#7"
+
+
+LINES = "a\n::error::b\rc\u202e "
+
+
+@pytest.mark.parametrize("status", [200, 400, 401, 403, 404, 429, 500])
+@pytest.mark.parametrize("message", [None, 5, ["x"], LINES + "{token} " + "x" * 9000])
+def test_what_a_server_says_is_told_on_a_line_and_without_the_token(
+    comments: Comments, status: int, message: Any
+) -> None:
+    words = message.format(token=comments.token) if isinstance(message, str) else message
+    comments.says = {"POST": (status, {"message": words, "html_url": words})}
+    try:
+        told = hub(comments).comment(7, "train", "text")
+    except BurstError as error:
+        told = error.why
+    assert comments.token not in told
+    assert len(told) <= 500
+    assert not set(told) & set("\n\r\u202e")
+
+
+@pytest.mark.parametrize("token", ["ghs_a\nb", "ghs_a b", "ghs_\u00e9", "  "])
+def test_a_token_that_no_header_may_have_is_refused_and_not_repeated(token: str) -> None:
+    with pytest.raises(UsageError) as caught:
+        GitHub.of({"GITHUB_REPOSITORY": "a/b", "GITHUB_TOKEN": token})
+    assert "ghs_" not in f"{caught.value} {caught.value.why}"
+
+
+def test_a_line_break_behind_a_token_is_none_of_it() -> None:
+    assert GitHub.of({"GITHUB_REPOSITORY": "a/b", "GITHUB_TOKEN": "ghs_a\n"}).token == "ghs_a"
+
+
 def test_where_nobody_answers_it_says_so() -> None:
     with socket.create_server(("127.0.0.1", 0)) as taken:
         port = taken.getsockname()[1]
@@ -125,7 +209,8 @@ def test_the_action_renews_its_comment_at_every_push_and_every_job_has_its_own(
     event = {"pull_request": {"number": 7}}
     where: dict[str, Any] = {"api_url": comments.url, "event": event}
     one = run(site.job(**where), wait="false", comment="true")
-    assert one.steps["Comment"].log.startswith("https://github.com/acme/vision/pull/7")
+    place = "https://github.com/acme/vision/pull/7#issuecomment-1001"
+    assert place in one.steps["Comment"].log.splitlines()
     two = run(site.job(run_id="82", **where), wait="false", comment="true")
     assert not two.failed, two.log
     (body,) = comments.bodies.values()

@@ -239,6 +239,7 @@ def test_after_its_time_it_is_paused_and_watched_until_it_has_given_back_its_slo
     ended = burst("run", str(folder / "exp.yaml"), "--timeout", "10s", status=1)
     assert f"{only(burst).id} is not over after 10s: it is paused" in ended.stderr
     assert "‖ paused" in ended.stdout
+    assert only(burst).reason.text == "paused because its time, 10s, was over"
     assert "burst resume" in ended.stdout
     assert len(busy) == 3
 
@@ -247,6 +248,37 @@ def test_what_is_over_in_time_is_not_paused(burst: Burst, folder: Path, ends: No
     ended = burst("run", str(folder / "exp.yaml"), "--timeout", "10s")
     assert "paused" not in ended.stderr
     assert only(burst).state is ExperimentState.COMPLETED
+
+
+@pytest.mark.parametrize("wish", ["pause", "cancel"])
+def test_nobody_who_leaves_can_be_interrupted(burst: Burst, folder: Path, wish: str) -> None:
+    command = ("run", str(folder / "exp.yaml"), "--detach", "--on-interrupt", wish)
+    assert "--on-interrupt is for who stays" in burst(*command, status=2).stderr
+    assert burst.store.children(Experiment, "") == []
+
+
+@pytest.mark.parametrize(
+    ("state", "words"),
+    [
+        (ExperimentState.ACTIVE, "active under this key; it would be followed"),
+        (ExperimentState.PAUSED, "paused under this key; it would be resumed"),
+        (ExperimentState.COMPLETED, "completed under this key; it would be reported"),
+        (ExperimentState.FAILED, "failed under this key; another would be submitted"),
+        (ExperimentState.CANCELLED, "cancelled under this key; another would be submitted"),
+    ],
+)
+def test_a_dry_run_says_what_is_there_under_the_key_and_changes_nothing(
+    burst: Burst, folder: Path, state: ExperimentState, words: str
+) -> None:
+    command = ("run", str(folder / "exp.yaml"), "--key", "nightly")
+    assert "Nothing was submitted under this key" in burst(*command, "--dry-run").stderr
+    burst(*command, "--detach")
+    put_state(burst, state)
+    before = only(burst)
+    assert f"{before.id} is {words}" in burst(*command, "--dry-run").stderr
+    assert "another would be submitted" in burst(*command, "--dry-run", "--new").stderr
+    assert only(burst) == before
+    assert "key" not in burst("run", str(folder / "exp.yaml"), "--dry-run").stderr
 
 
 def test_nobody_who_leaves_can_watch_the_time(burst: Burst, folder: Path) -> None:

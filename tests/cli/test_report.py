@@ -22,12 +22,12 @@ from burst.cli.views.markdown import (
     markdown,
 )
 from burst.core.model import Failure, MetricPoint, MetricRow, Share, Trial
-from burst.core.states import ExperimentState, TrialState
+from burst.core.states import ExperimentState, Reason, TrialState
 from tests.cli import world
 from tests.cli.conftest import Burst
 from tests.cli.test_looking import check
 
-HOSTILE = "a|b`c\n# d <img src=x> @everyone [e](http://f) $x$ *g* \x1b[31m \u2028 h"
+HOSTILE = "a|b`c\n# d <img src=x> @everyone [e](http://f) $x$ *g* \x1b[31m \u2028 \u202e\u2066 h"
 
 
 def report(**changes: Any) -> Report:
@@ -136,6 +136,54 @@ def test_what_there_is_not_is_status_4(filled: Burst) -> None:
     filled("report", "key:nothing", status=4)
 
 
+@pytest.mark.parametrize("kind", ["", "key:", "exp-", "ckpt-"])
+@pytest.mark.parametrize("command", ["report", "why", "show"])
+def test_an_id_that_is_none_is_repeated_as_far_as_anybody_reads_it(
+    filled: Burst, command: str, kind: str
+) -> None:
+    if kind == "ckpt-" and command != "show":
+        return
+    said = filled(command, kind + "x" * 5000, status=4).stderr
+    assert "xxx…'" in said
+    assert len(said) < 600
+
+
+def test_a_name_for_a_comment_goes_with_a_comment(filled: Burst) -> None:
+    assert "--comment NUMBER" in filled("report", "--as", "x", status=2).stderr
+
+
+def test_what_is_live_says_no_reason_for_which_it_has_no_validation() -> None:
+    def told(state: ExperimentState, code: str, words: str) -> str:
+        found = picture(state=state, reason=Reason(code=code, text=words))
+        return markdown(report(picture=found, best=None, curve=()))
+
+    live = told(ExperimentState.ACTIVE, "resumed", "resumed by a person")
+    assert "No validation was reported yet." in live
+    assert "by a person" not in live
+    paused = told(ExperimentState.PAUSED, "paused", "paused by a person")
+    assert "No validation was reported: `paused by a person`." in paused
+
+
+@given(st.text(max_size=30).filter(str.strip), st.sampled_from([1, 20_000]))
+def test_for_the_next_step_all_of_it_is_short_enough_for_gitlab(words: str, times: int) -> None:
+    failed = world.training(
+        0,
+        state=TrialState.FAILED,
+        failure=Failure(kind="ValueError", message=words * times, traceback="", rank=0),
+    )
+    searcher = {"name": "single", "metric": "\U0001f600" * times}
+    ended = Picture(
+        world.experiment(
+            state=ExperimentState.FAILED,
+            config={**world.experiment().config, "searcher": searcher},
+        ),
+        (failed,), {}, {}, world.NOW,
+    )  # fmt: skip
+    told = env_lines(report(picture=ended, best=None))
+    assert len(told.encode()) < 5000
+    assert "reason=ValueError: " in told
+
+
 @given(
     st.one_of(
         st.text(max_size=60),
@@ -178,7 +226,7 @@ def test_hostile_words_stay_words() -> None:
     fence = "`````"
     assert f"{fence}text\n```\n" in shown
     assert shown.count(fence) == 2
-    assert "\x1b" not in shown
+    assert not set(shown) & set("\x1b\u202e\u2066")
 
 
 def test_however_large_the_search_the_report_is_short_and_the_best_come_first() -> None:
@@ -243,6 +291,17 @@ def test_the_cost_is_that_of_the_slots_that_were_held() -> None:
     assert cost_of([], nodes, 0.0) == Cost(0.0, 0.0, None)
 
 
+def test_what_took_seconds_did_not_cost_nothing() -> None:
+    few = Cost(4.0, 0.0, 0.0012)
+    assert "| cost | $0.0012 for less than 0.01 node-hours |" in markdown(report(cost=few))
+    free = Cost(4.0, 4.0, None)
+    assert "unknown: no price is known for its less than 0.01" not in markdown(report(cost=free))
+    assert "no price is known for less than 0.01 node-hours" in markdown(report(cost=free))
+    mixed = Cost(8.0, 4.0, 0.01)
+    told = markdown(report(cost=mixed))
+    assert "$0.01 for less than 0.01 node-hours; unknown for less than 0.01 node-hours" in told
+
+
 def test_a_price_that_is_not_known_makes_no_zero() -> None:
     trial = world.training(0)
     there = world.allocation(trial, 1, created=0.0, ended=3600.0)
@@ -250,10 +309,10 @@ def test_a_price_that_is_not_known_makes_no_zero() -> None:
                             shares=(Share(node="node-1m3k9zq4w99", slots=(0,)),))  # fmt: skip
     unknown = cost_of([there, gone], {world.NODE: world.node()}, 0.0)
     assert (unknown.usd, unknown.unpriced) == (None, unknown.seconds)
-    assert "unknown: no price is known for its 1.5 node-hours" in markdown(report(cost=unknown))
+    assert "unknown: no price is known for 1.5 node-hours" in markdown(report(cost=unknown))
     mixed = cost_of([there, gone], {world.NODE: world.node(price=4.0)}, 0.0)
     told = markdown(report(cost=mixed))
-    assert "$2.00 for 0.5 node-hours; unknown for 1 more without a price" in told
+    assert "$2.00 for 0.5 node-hours; unknown for 1 node-hours without a price" in told
 
 
 def test_what_nothing_acts_on_yet_is_told() -> None:

@@ -4,7 +4,10 @@
 #
 # in   BURST KEY
 set -euo pipefail
+# shellcheck source=/dev/null
+source "$(dirname "${BASH_SOURCE[0]}")/telling.sh"
 
+stop_commands
 status=0
 told=$("$BURST" report --env -- "key:$KEY") || status=$?
 if [ "$status" -ne 0 ]; then
@@ -15,9 +18,10 @@ if [ "$status" -ne 0 ]; then
 fi
 printf '%s\n' "$told" >> "$GITHUB_OUTPUT"
 "$BURST" report -- "key:$KEY" >> "$GITHUB_STEP_SUMMARY"
+resume_commands
 if grep -qx 'state=failed' <<< "$told"; then
     reason=$(sed -n 's/^reason=//p' <<< "$told")
-    echo "::error title=The experiment failed::${reason//'%'/%25}"
+    annotation error "The experiment failed" "$reason"
 fi
 if grep -qx 'state=paused' <<< "$told"; then
     printf '\nRun this job again to go on from there.\n' >> "$GITHUB_STEP_SUMMARY"

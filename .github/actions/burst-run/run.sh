@@ -3,9 +3,11 @@
 #
 # in   BURST KEY EXPERIMENT POOL SET BUDGET TIMEOUT WAIT ON_CANCEL LOGS
 set -euo pipefail
+# shellcheck source=/dev/null
+source "$(dirname "${BASH_SOURCE[0]}")/telling.sh"
 
 wrong() {
-    echo "::error title=$1 is '$2'::It can be $3."
+    annotation error "$1" "$2"
     exit 2
 }
 
@@ -23,15 +25,20 @@ done <<< "$SET"
 case "$LOGS" in
     true) given+=(--follow) ;;
     false) ;;
-    *) wrong logs "$LOGS" "true or false" ;;
+    *) wrong "logs is '$LOGS'" "It can be true or false." ;;
 esac
 case "$ON_CANCEL" in
-    pause | cancel | leave) given+=(--on-interrupt "$ON_CANCEL") ;;
-    *) wrong on-cancel "$ON_CANCEL" "pause, cancel or leave" ;;
+    pause | cancel | leave) ;;
+    *) wrong "on-cancel is '$ON_CANCEL'" "It can be pause, cancel or leave." ;;
 esac
 case "$WAIT" in
-    true) ;;
-    false) given+=(--detach) ;;
-    *) wrong wait "$WAIT" "true or false" ;;
+    true) given+=(--on-interrupt "$ON_CANCEL") ;;
+    false)
+        [ -z "$TIMEOUT" ] || wrong "timeout goes with wait: true" \
+            "With wait: false nobody watches the time, so nothing was submitted. Take one of the two away."
+        given+=(--detach)
+        ;;
+    *) wrong "wait is '$WAIT'" "It can be true or false." ;;
 esac
+stop_commands
 exec "$BURST" run "${given[@]}" -- "$EXPERIMENT"

@@ -18,7 +18,7 @@ from burst.cli.presenting import presenter_for
 from burst.cli.pushing import needs_a_runner
 from burst.cli.reading import Picture
 from burst.cli.session import Session
-from burst.cli.tailing import Tail
+from burst.cli.tailing import Tail, is_read_by_github
 from burst.cli.watching import TimedOut
 from burst.core.errors import BurstError, Refused
 from burst.core.model import Experiment
@@ -69,7 +69,8 @@ class Foreground:
 
     def _watch(self, driver: Driver | None) -> Picture:
         follower = Follower(self.session.store, self.experiment.id, self.cursor)
-        tail = Tail(self.session.workspace.blobs) if self.logs else None
+        guarded = is_read_by_github(self.session.environ)
+        tail = Tail(self.session.workspace.blobs, guarded=guarded) if self.logs else None
         with suppress(TimedOut):
             presenter = presenter_for(self.session, as_json=self.as_json)
             return watching.watch(
@@ -83,6 +84,11 @@ class Foreground:
         from burst.runner import commands
 
         with suppress(Refused):  # it came to its end meanwhile
-            commands.pause(self.session.workspace, self.experiment.id, clock=self.session.clock)
             after = format_duration(self.seconds or 0.0)
+            commands.pause(
+                self.session.workspace,
+                self.experiment.id,
+                why=f"paused because its time, {after}, was over",
+                clock=self.session.clock,
+            )
             self.session.note(f"{self.experiment.id} is not over after {after}: it is paused")

@@ -24,6 +24,8 @@ KEY = "key:"
 _TRIAL = re.compile(r"^(?P<experiment>.*)\.t(?P<number>\d{1,6})$", re.DOTALL)
 _SHOWN = 8
 _RECENT = 200
+_LONGEST = 200
+"""Letters of what was given that an error repeats."""
 
 R = TypeVar("R", bound=Record)
 
@@ -189,8 +191,10 @@ def _by_key(store: Store, name: str) -> Experiment:
     found = experiment_of_key(store, name)
     if found is None:
         raise NotFound(
-            f"nothing was submitted under the key {name!r}",
-            mend=f"`burst run exp.yaml --key {shlex.quote(name)}` does",
+            f"nothing was submitted under the key {_told(name)}",
+            mend=f"`burst run exp.yaml --key {shlex.quote(name)}` does"
+            if len(name) <= _LONGEST
+            else "",
         )
     return found
 
@@ -202,16 +206,21 @@ def _choose(ref: str, found: list[R], known: Iterable[str]) -> R:
         ids = [record.id + _described(record) for record in found[:_SHOWN]]
         more = "\n…" if len(found) > _SHOWN else ""
         raise UsageError(
-            f"{ref!r} is the beginning of more than one id",
+            f"{_told(ref)} is the beginning of more than one id",
             why="\n".join(ids) + more,
             mend="type one more character of the one you mean",
         )
     near = difflib.get_close_matches(ref, list(known), n=3, cutoff=0.6)
     raise NotFound(
-        f"there is no {ref!r}",
+        f"there is no {_told(ref)}",
         why=f"the nearest: {', '.join(near)}" if near else "",
         mend="`burst ls` prints the experiments there are, `latest` means the newest",
     )
+
+
+def _told(ref: str) -> str:
+    """What was given, as far as anybody reads it."""
+    return repr(ref if len(ref) <= _LONGEST else f"{ref[: _LONGEST - 1]}…")
 
 
 def _described(record: Record) -> str:

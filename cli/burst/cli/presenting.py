@@ -86,7 +86,7 @@ class Lines(_Plain):
 
     def log(self, lines: Iterable[Line], tail: Tail) -> None:
         for trial, line in lines:
-            click.echo(tail.prefix(trial, line) + line.text)
+            click.echo(tail.shown(trial, line))
 
 
 class JsonLines(_Plain):
@@ -131,7 +131,7 @@ class LiveTable:
 
     def log(self, lines: Iterable[Line], tail: Tail) -> None:
         for trial, line in lines:
-            self._session.out.print(tail.prefix(trial, line) + line.text)
+            self._session.out.print(tail.shown(trial, line))
 
 
 def presenter_for(session: Session, *, as_json: bool, quiet: bool = False) -> Presenter:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from burst.cli.shapes import LogLineJson
@@ -12,6 +12,13 @@ from burst.core.model import Trial
 
 Line = tuple[str, LogLine]
 """A trial's id and a line of it."""
+_COMMAND = "##["
+"""GitHub takes it for a command wherever it stands in a line, and `::` where a line begins."""
+
+
+def is_read_by_github(environ: Mapping[str, str]) -> bool:
+    """Whether what is printed here goes to a log in which GitHub looks for commands."""
+    return environ.get("GITHUB_ACTIONS") == "true"
 
 
 @dataclass
@@ -22,12 +29,14 @@ class Tail:
         rank: only this one's lines.
         attempt: only this one's.
         launcher: also what the launcher and set-up commands wrote.
+        guarded: let no line be one that GitHub would obey: each begins with its trial.
     """
 
     blobs: Blobs
     rank: int | None = None
     attempt: int | None = None
     launcher: bool = False
+    guarded: bool = False
     _readers: dict[str, LogReader] = field(default_factory=dict)
     _gangs: set[str] = field(default_factory=set)
 
@@ -44,9 +53,15 @@ class Tail:
                 if self.launcher or not is_launcher(line.rank):
                     yield trial.id, line
 
-    def prefix(self, trial: str, line: LogLine) -> str:
+    def shown(self, trial: str, line: LogLine) -> str:
+        """The line as it is printed."""
+        text = line.text.replace(_COMMAND, "## [") if self.guarded else line.text
+        return self._prefix(trial, line) + text
+
+    def _prefix(self, trial: str, line: LogLine) -> str:
         """`(t0003, rank 1) `: what tells this line from others; empty where there is no other."""
-        pieces = [trial.rpartition(".")[2]] if len(self._readers) > 1 else []
+        named = self.guarded or len(self._readers) > 1
+        pieces = [trial.rpartition(".")[2]] if named else []
         if is_launcher(line.rank):
             node = LAUNCHER - line.rank
             pieces.append(f"launcher {node}" if node else "launcher")

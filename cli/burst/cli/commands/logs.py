@@ -47,22 +47,26 @@ class LogOptions(TypedDict):
 def logs(session: Session, id: str, **options: Unpack[LogOptions]) -> None:
     """Print what the ranks of a trial wrote.
 
-    For an experiment with several trials each line begins with its trial; with several ranks,
-    with its rank. What made a trial fail is said first, on stderr. --json prints a `LogLine`
-    a line.
+    For an experiment with several trials, and in GitHub Actions, each line begins with its trial;
+    with several ranks, with its rank. What made a trial fail is said first, on stderr. --json
+    prints a `LogLine` a line.
     """
     head, tail = options["head"], options["tail"]
     if head is not None and (tail is not None or options["follow"]):
         raise click.UsageError("--head goes with neither --tail nor --follow.")
     from burst.cli.ids import find_work
-    from burst.cli.tailing import Tail
+    from burst.cli.tailing import Tail, is_read_by_github
     from burst.core.model import Trial
 
     found = find_work(session.store, id)
     trials = [found] if isinstance(found, Trial) else session.store.children(Trial, found.id)
     _tell_failures(session, trials)
     tail_of = Tail(
-        session.workspace.blobs, options["rank"], options["attempt"], options["launcher"]
+        session.workspace.blobs,
+        options["rank"],
+        options["attempt"],
+        options["launcher"],
+        guarded=is_read_by_github(session.environ),
     )
     printer = _Printer(session, tail_of, options["as_json"])
     if not options["follow"] or tail is not None:
@@ -95,7 +99,7 @@ class _Printer:
             if self._as_json:
                 self._session.json_line(dict(line_json(trial, line)))
             else:
-                click.echo(self.tail.prefix(trial, line) + line.text)
+                click.echo(self.tail.shown(trial, line))
 
 
 def _follow(session: Session, found: Experiment | Trial, printer: _Printer) -> None:

@@ -48,6 +48,8 @@ def report(
 
     if as_env + as_json + (pull_request is not None) > 1:
         raise click.UsageError("--env, --json and --comment exclude each other.")
+    if thread is not None and pull_request is None:
+        raise click.UsageError("--as names a comment; it goes with --comment NUMBER.")
     found = report_of(session, find_experiment(session.store, id).id)
     if as_json:
         session.json(report_json(found))

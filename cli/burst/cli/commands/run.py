@@ -81,7 +81,7 @@ class RunOptions(TypedDict):
     help="Take its whole state, and go on as the trial that wrote it would.",
 )
 @click.option("--partial", is_flag=True, help="Take those of its weights that fit.")
-@click.option("--new", is_flag=True, help="Start another even if the same one is live.")
+@click.option("--new", is_flag=True, help="Start another, whatever is there.")
 @click.option(
     "--key",
     metavar="NAME",
@@ -114,7 +114,7 @@ def run(session: Session, file: Path, **options: Unpack[RunOptions]) -> int:
 
     With --key the name alone decides, and `key:NAME` means the experiment wherever an id is asked
     for. While it is live it is followed; paused, it is resumed; completed, it is reported again;
-    if it failed or was cancelled, another is submitted under the name.
+    if it failed or was cancelled, or with --new, another is submitted under the name.
 
     --json prints `Plan` and `ExperimentLine`, then `EventLine`, `ValidationLine`, `WaitLine` and
     `LogLine` as they come, and `Result` at the end.
@@ -125,6 +125,10 @@ def run(session: Session, file: Path, **options: Unpack[RunOptions]) -> int:
     if options["detach"] and options["timeout"] is not None:
         raise click.UsageError(
             "--timeout is for who stays; with --detach nobody watches the time."
+        )
+    if options["detach"] and options["on_interrupt"] != "leave":
+        raise click.UsageError(
+            "--on-interrupt is for who stays; --detach leaves it as soon as it is submitted."
         )
     progress = Progress(key=options["key"] or "", wish=options["on_interrupt"])
     with interruptible():
@@ -141,6 +145,7 @@ def _run(session: Session, file: Path, options: RunOptions, progress: Progress) 
     prepared = prepare(session, file, options["code"], overrides, options["pools"])
     _show_plan(session, prepared, options)
     if options["dry_run"]:
+        _show_key(session, options)
         return 0
     progress.prepared, progress.cursor = prepared, session.store.newest_cursor()
     submission = submit(session, prepared, new=options["new"], key=progress.key)
@@ -208,6 +213,17 @@ def _show_plan(session: Session, prepared: Prepared, options: RunOptions) -> Non
         session.tell(plan_page(prepared.plan), "")
     else:
         session.show(plan_page(prepared.plan), "")
+
+
+def _show_key(session: Session, options: RunOptions) -> None:
+    """What is there under the key already, and what this command would do to it."""
+    name = options["key"]
+    if name is None:
+        return
+    from burst.cli.ids import experiment_of_key
+    from burst.cli.views.hints import under_key
+
+    session.note(under_key(experiment_of_key(session.store, name), new=options["new"]))
 
 
 def _show_start(session: Session, submission: Submission, options: RunOptions) -> None:

@@ -13,14 +13,20 @@ from urllib.error import HTTPError, URLError
 from urllib.parse import urlsplit
 from urllib.request import HTTPRedirectHandler, OpenerDirector, Request, build_opener
 
+from burst.cli.views.text import one_line
 from burst.core.errors import BurstError, NotFound, Refused, Unauthorized, Unreachable, UsageError
 
 _API = "https://api.github.com"
 _REPOSITORY = re.compile(r"[A-Za-z0-9_.-]{1,100}/[A-Za-z0-9_.-]{1,100}")
+_TOKEN = re.compile(r"[!-~]{1,10000}")
+_INSTALLED = "ghs_"
+"""How tokens of apps begin, as those of jobs are: what they write is a bot's."""
 _PAGE, _MOST_PAGES = 100, 50
 _WAIT_S = 20.0
 _MOST_LETTERS = 65_000
 """Of a comment; GitHub takes 65,536."""
+_MOST_TOLD = 500
+"""Of what GitHub says."""
 
 
 class _NoRedirect(HTTPRedirectHandler):
@@ -52,6 +58,7 @@ class GitHub:
             UsageError: something is missing or means nothing.
         """
         repository, token = environ.get("GITHUB_REPOSITORY", ""), environ.get("GITHUB_TOKEN", "")
+        token = token.strip()
         api = environ.get("GITHUB_API_URL") or _API
         if not _REPOSITORY.fullmatch(repository):
             raise UsageError(
@@ -65,40 +72,60 @@ class GitHub:
                 why="GITHUB_TOKEN is not set",
                 mend="in a workflow: `env: {GITHUB_TOKEN: ${{ github.token }}}`",
             )
+        if not _TOKEN.fullmatch(token):
+            raise UsageError(
+                "GITHUB_TOKEN is no token",
+                why="it has spaces, line breaks or letters in it that no header may have",
+            )
         if urlsplit(api).scheme not in ("http", "https"):
             raise UsageError(f"GITHUB_API_URL is {api!r}", mend="it begins with https://")
         return GitHub(api.rstrip("/"), repository, token)
 
     def comment(self, pull_request: int, name: str, body: str) -> str:
         """Put `body` on a pull request, in place of the comment of the same name if one is there;
-        returns its URL. May be repeated.
+        returns its URL, or where it is if GitHub does not say it. May be repeated.
 
         Raises:
             Unauthorized, Refused: the token is not accepted, or may not comment there.
             NotFound: there is no such pull request, or the token sees none.
-            Unreachable: GitHub did not answer.
+            Unreachable: GitHub did not answer, or not as its API does.
         """
-        mark = mark_of(name)
+        mark, where = mark_of(name), f"{self.repository}#{pull_request}"
         place = f"/repos/{self.repository}/issues"
         text = f"{mark}\n{body}"[:_MOST_LETTERS]
         mine = self._find(f"{place}/{pull_request}/comments", mark)
         if mine is not None:
             try:
-                return self._url(self._ask("PATCH", f"{place}/comments/{mine}", {"body": text}))
+                answer = self._ask("PATCH", f"{place}/comments/{mine}", {"body": text})
             except (NotFound, Refused):  # it was deleted since, or somebody else has copied it
                 pass
-        return self._url(self._ask("POST", f"{place}/{pull_request}/comments", {"body": text}))
+            else:
+                return self._url(answer) or where
+        answer = self._ask("POST", f"{place}/{pull_request}/comments", {"body": text})
+        return self._url(answer) or where
 
     def _find(self, path: str, mark: str) -> int | None:
         for page in range(1, _MOST_PAGES + 1):
             found = self._ask("GET", f"{path}?per_page={_PAGE}&page={page}")
-            comments = found if isinstance(found, list) else []
-            for each in comments:
-                if str(each.get("body") or "").startswith(mark):
+            if not isinstance(found, list):
+                raise Unreachable(
+                    f"cannot comment in {self.repository}",
+                    why=f"what {self.api} answers is no list of comments",
+                )
+            for each in found:
+                if isinstance(each, dict) and self._is_mine(each, mark):
                     return int(each["id"])
-            if len(comments) < _PAGE:
+            if len(found) < _PAGE:
                 return None
         return None
+
+    def _is_mine(self, comment: Mapping[str, Any], mark: str) -> bool:
+        """Whether it is one of burst's, and not somebody's who has copied the mark."""
+        user, body = comment.get("user"), comment.get("body")
+        author = user.get("type") if isinstance(user, dict) else None
+        if self.token.startswith(_INSTALLED) and author != "Bot":
+            return False
+        return type(comment.get("id")) is int and str(body or "").startswith(mark)
 
     def _ask(self, method: str, path: str, body: Mapping[str, str] | None = None) -> Any:
         request = Request(
@@ -119,13 +146,36 @@ class GitHub:
                 return json.load(answer)
         except HTTPError as error:
             with error:
-                raise _told(what, error) from error
-        except (URLError, HTTPException, OSError, ValueError) as error:
-            raise Unreachable(what, why=f"{self.api}: {error}") from error
+                raise self._told(what, error) from None
+        except (URLError, HTTPException, OSError, ValueError, RecursionError) as error:
+            raise Unreachable(what, why=self._safe(f"{self.api}: {error}")) from None
 
-    @staticmethod
-    def _url(answer: Any) -> str:
-        return str(answer.get("html_url", "")) if isinstance(answer, dict) else ""
+    def _told(self, what: str, error: HTTPError) -> BurstError:
+        try:
+            said = str(json.load(error).get("message") or "")
+        except (ValueError, AttributeError, OSError, HTTPException, RecursionError):
+            said = ""
+        why = self._safe(f"GitHub says {error.code}: {said or error.reason}")
+        if error.code == 401:
+            return Unauthorized(what, why=why, mend="give it a token that holds")
+        if error.code == 403:
+            mend = (
+                "the job needs `permissions: {pull-requests: write}`; on a fork it cannot have it"
+            )
+            return Refused(what, why=why, mend=mend)
+        if error.code == 404:
+            return NotFound(what, why=why, mend="check the number, and what the token may see")
+        if error.code < 500 and error.code != 429:
+            return Refused(what, why=why)
+        return Unreachable(what, why=why, mend="try it again")
+
+    def _safe(self, words: str) -> str:
+        """What a server says, fit to be printed: it may repeat the token, or have lines."""
+        return one_line(words.replace(self.token, "***"), _MOST_TOLD)
+
+    def _url(self, answer: Any) -> str:
+        found = answer.get("html_url") if isinstance(answer, dict) else None
+        return self._safe(found) if isinstance(found, str) else ""
 
 
 def mark_of(name: str) -> str:
@@ -135,21 +185,3 @@ def mark_of(name: str) -> str:
 
 def _opener() -> OpenerDirector:
     return build_opener(_NoRedirect)
-
-
-def _told(what: str, error: HTTPError) -> BurstError:
-    try:
-        said = str(json.load(error).get("message", ""))
-    except (ValueError, AttributeError, OSError):
-        said = ""
-    why = f"GitHub says {error.code}: {said or error.reason}"
-    if error.code == 401:
-        return Unauthorized(what, why=why, mend="give it a token that holds")
-    if error.code == 403:
-        mend = "the job needs `permissions: {pull-requests: write}`; on a fork it cannot have it"
-        return Refused(what, why=why, mend=mend)
-    if error.code == 404:
-        return NotFound(what, why=why, mend="check the number, and what the token may see")
-    if error.code < 500 and error.code != 429:
-        return Refused(what, why=why)
-    return Unreachable(what, why=why, mend="try it again")

@@ -11,6 +11,10 @@ from burst.cli.reports.reporting import Report, value_of
 from burst.cli.views import text
 from burst.core.states import ExperimentState, TrialState
 
+MOST_LETTERS = 400
+"""Of words that somebody wrote. GitLab takes 5 kB for all lines together, and a letter has up to
+four bytes."""
+
 
 def outputs(report: Report) -> Mapping[str, str]:
     """What the next step may want to know, by name."""
@@ -19,8 +23,8 @@ def outputs(report: Report) -> Mapping[str, str]:
     return {
         "experiment": experiment.id,
         "state": str(experiment.state),
-        "reason": text.one_line(_reason(report)),
-        "metric": text.one_line(metric_of(experiment)),
+        "reason": text.one_line(_reason(report), MOST_LETTERS),
+        "metric": text.one_line(metric_of(experiment), MOST_LETTERS),
         "value": "" if value is None or not math.isfinite(value) else repr(value),
         "trial": report.best.id if report.best else "",
         "checkpoint": checkpoint.id if checkpoint else "",

@@ -33,8 +33,7 @@ def markdown(report: Report) -> str:
 
 def code(words: str, most: int = _MOST_LETTERS) -> str:
     """Foreign words, such that nothing in them means anything."""
-    flat = text.one_line(words).replace("`", "'")
-    cut = flat if len(flat) <= most else f"{flat[: most - 1]}…"
+    cut = text.one_line(words, most).replace("`", "'")
     return f"`{cut}`" if cut else "–"
 
 
@@ -42,6 +41,8 @@ def _verdict(report: Report) -> str:
     experiment, trial = report.experiment, report.best
     metric = metric_of(experiment)
     if trial is None or trial.best is None:
+        if experiment.state is ExperimentState.ACTIVE:
+            return "No validation was reported yet."
         why = f": {code(experiment.reason.text)}" if experiment.reason.text else ""
         return f"No validation was reported{why}."
     direction = "smaller" if searcher_of(experiment).get("smaller_is_better", True) else "larger"
@@ -101,17 +102,27 @@ def cost_words(report: Report) -> str:
     if not cost.seconds:
         return "nothing yet"
     if cost.usd is None:
-        told = f"unknown: no price is known for its {text.amount(cost.hours)} node-hours"
+        told = f"unknown: no price is known for {_node_hours(cost.hours)}"
     else:
-        told = f"${cost.usd:.2f} for {text.amount(cost.hours - cost.unpriced_hours)} node-hours"
+        priced = cost.hours - cost.unpriced_hours
+        told = f"{_dollars(cost.usd)} for {_node_hours(priced)}"
         if cost.unpriced:
-            told += f"; unknown for {text.amount(cost.unpriced_hours)} more without a price"
+            told += f"; unknown for {_node_hours(cost.unpriced_hours)} without a price"
     if report.uncounted:
         told += f"; without the last {counted(report.uncounted, 'trial')}"
     budget = (report.experiment.config.get("budget") or {}).get("usd")
     if budget is not None and "budget.usd" in report.unacted:
         told += f"; the budget of ${budget:g} is not enforced yet"
     return told
+
+
+def _node_hours(hours: float) -> str:
+    return f"{text.amount(hours)} node-hours" if hours >= 0.01 else "less than 0.01 node-hours"
+
+
+def _dollars(usd: float) -> str:
+    """Two figures of a cent's part: what cost something did not cost nothing."""
+    return f"${usd:.2f}" if usd >= 0.005 or not usd else f"${usd:.2g}"
 
 
 def _handle(checkpoint: Checkpoint | None) -> str:

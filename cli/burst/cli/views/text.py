@@ -35,7 +35,8 @@ _STATES: Mapping[str, tuple[str, str]] = {
 
 FAINT = "bright_black"
 _BREAK = re.compile(r"\s*[\n\r\v\f\x1c-\x1e\x85\u2028\u2029]\s*")
-_CONTROL = re.compile(r"[\x00-\x1f\x7f-\x9f]")
+_CONTROL = re.compile(r"[\x00-\x1f\x7f-\x9f\u061c\u200e\u200f\u202a-\u202e\u2066-\u2069]")
+"""Those that turn the direction of what follows, too."""
 
 
 def state(value: StrEnum | str) -> Text:
@@ -160,9 +161,11 @@ def flatten(tree: Mapping[str, object], prefix: str = "") -> dict[str, object]:
     return flat
 
 
-def one_line(words: str) -> str:
-    """A text from outside, such as an exception's, without line breaks and control characters."""
-    return _CONTROL.sub("", " ".join(words.split()))
+def one_line(words: str, most: int | None = None) -> str:
+    """A text from outside, such as an exception's, without line breaks and control characters;
+    cut where it has more than `most` characters."""
+    flat = _CONTROL.sub("", " ".join(words.split()))
+    return flat if most is None or len(flat) <= most else f"{flat[: most - 1]}…"
 
 
 def cell(content: Text | str) -> Text | str:

@@ -25,8 +25,13 @@ _CLOCK = SystemClock()
 Changed = Experiment | Trial
 
 
-def pause(ws: Workspace, id: str, *, clock: Clock = _CLOCK) -> Changed:
+def pause(
+    ws: Workspace, id: str, *, why: str = "paused by a person", clock: Clock = _CLOCK
+) -> Changed:
     """Checkpoint what runs and give its slots back; what waits stays held.
+
+    Args:
+        why: what an experiment says of itself from then on.
 
     Raises:
         NotFound: no such experiment or trial.
@@ -39,7 +44,7 @@ def pause(ws: Workspace, id: str, *, clock: Clock = _CLOCK) -> Changed:
         _must_be_open(experiment, "pause")
         if experiment.state is ExperimentState.PAUSED:
             return ()
-        reason = Reason(code="paused", text="paused by a person")
+        reason = Reason(code="paused", text=why)
         return _moved(experiment, ExperimentState.PAUSED, reason, clock)
 
     return _enforced(ws.store, update(ws.store, Experiment, id, change, clock=clock), clock)
