@@ -142,11 +142,29 @@ class Follower:
 
 
 def settled(picture: Picture) -> bool:
-    """Whether nothing more will happen by itself: over, or paused with every slot given back."""
+    """Whether nothing more will happen by itself: over, or paused with every slot given back. So
+    is one whose trials were paused one by one, if its search has nothing to add."""
     if picture.over:
         return True
-    busy = any(t.state in BUSY for t in picture.trials)
-    return picture.experiment.state is ExperimentState.PAUSED and not busy
+    live = [trial for trial in picture.trials if not is_terminal(trial.state)]
+    if picture.experiment.state is ExperimentState.PAUSED:
+        return not any(trial.state in BUSY for trial in live)
+    idle = picture.experiment.state is ExperimentState.ACTIVE and bool(live)
+    return idle and all(map(_held, live)) and not picture.experiment.search.get("inbox")
+
+
+def trial_settled(picture: Picture, trial: str) -> bool:
+    """The same of one trial. It stays where it is while its experiment is paused, too."""
+    found = next((t for t in picture.trials if t.id == trial), None)
+    if found is None:
+        return False
+    paused = picture.experiment.state is ExperimentState.PAUSED and found.state not in BUSY
+    return is_terminal(found.state) or _held(found) or paused
+
+
+def _held(trial: Trial) -> bool:
+    waits = trial.state is TrialState.WAITING and trial.wanted is TrialState.PAUSED
+    return waits or trial.state is TrialState.PAUSED
 
 
 def succeeded(record: Experiment | Trial) -> bool:

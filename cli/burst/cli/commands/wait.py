@@ -26,20 +26,17 @@ if TYPE_CHECKING:
 @json_option
 @pass_session
 def wait(session: Session, id: str, timeout: float | None, quiet: bool, as_json: bool) -> int:
-    """Wait until an experiment or a trial is over.
+    """Wait until an experiment or a trial is over, or paused.
 
-    The exit status is the result: 0 if it completed, 1 if it failed, was cancelled, or was not
-    over in time. Where nobody drives, a runner is started in the background. --json prints
-    `Result`, or `Trial` for a trial.
+    The exit status is the result: 0 if it completed, 1 if it failed, was cancelled, is paused, or
+    was not over in time. What is paused is not waited for: nothing goes on until somebody resumes
+    it. Where nobody drives, a runner is started in the background. --json prints `Result`, or
+    `Trial` for a trial.
     """
-    from burst.cli.elsewhere import see_driven
     from burst.cli.ids import find_work
     from burst.core.model import Trial
-    from burst.core.states import is_terminal
 
     found = find_work(session.store, id)
-    if not is_terminal(found.state):
-        see_driven(session, found)
     if isinstance(found, Trial):
         return _wait_for_trial(session, found, timeout, quiet or as_json, as_json)
     return _wait_for_experiment(session, found, timeout, quiet or as_json, as_json)
@@ -49,20 +46,26 @@ def _wait_for_experiment(
     session: Session, experiment: Experiment, seconds: float | None, quiet: bool, as_json: bool
 ) -> int:
     from burst.cli.ending import finish
+    from burst.cli.following import settled
+    from burst.cli.views.hints import held
 
-    picture = _watch(session, experiment, seconds, quiet, lambda seen: seen.over)
-    return finish(session, picture, as_json=as_json, indent=True)
+    picture = _watch(session, experiment, seconds, quiet, settled)
+    status = finish(session, picture, as_json=as_json, indent=True)
+    if not picture.over:
+        session.note(held(picture))
+    return status
 
 
 def _wait_for_trial(
     session: Session, trial: Trial, seconds: float | None, quiet: bool, as_json: bool
 ) -> int:
     from burst.cli import encoding, pages
-    from burst.cli.following import succeeded
+    from burst.cli.following import succeeded, trial_settled
+    from burst.cli.views.hints import trial_held
     from burst.core.states import is_terminal
 
     def over(picture: Picture) -> bool:
-        return any(t.id == trial.id and is_terminal(t.state) for t in picture.trials)
+        return trial_settled(picture, trial.id)
 
     picture = _watch(session, trial, seconds, quiet, over)
     ended = next(t for t in picture.trials if t.id == trial.id)
@@ -70,6 +73,8 @@ def _wait_for_trial(
         session.json(encoding.trial_json(ended, picture.now))
     else:
         pages.show_any(session, ended, False)
+    if not is_terminal(ended.state):
+        session.note(trial_held(picture, ended.id))
     return 0 if succeeded(ended) else 1
 
 
@@ -80,12 +85,15 @@ def _watch(
     quiet: bool,
     until: Callable[[Picture], bool],
 ) -> Picture:
-    from burst.cli.elsewhere import driven
+    from burst.cli.elsewhere import driven, see_driven
     from burst.cli.following import Follower
     from burst.cli.presenting import presenter_for
+    from burst.cli.reading import picture
     from burst.cli.watching import TimedOut, watch
 
     id = record.id.partition(".")[0]
+    if not until(picture(session.store, id, session.clock.now())):
+        see_driven(session, record)
     follower = Follower(session.store, id, session.store.newest_cursor())
     presenter = presenter_for(session, as_json=False, quiet=quiet)
     until = driven(session, record, until)
