@@ -24,7 +24,7 @@ from burst.core.retrying import patience
 from burst.core.states import NodeState
 from burst.core.units import format_duration
 from burst.core.workspace import Workspace
-from burst.runner.pools.port import Leftover, Machine, Pool
+from burst.runner.pools.port import Gone, Leftover, Machine, Pool
 
 T = TypeVar("T")
 _Has = tuple[Sequence[Machine], Sequence[Leftover]]
@@ -37,6 +37,7 @@ GRACE_S = 90.0
 """A machine younger than this may belong to an answer that is still being taken in."""
 BLOBS = "(blobs)"
 STORE = "(store)"
+GONE = "(others)"
 """Stand for a pool where something is no pool's."""
 LEFTOVER_GRACE_S = 600.0
 """Disks, interfaces and groups outlive their machine for a while by themselves."""
@@ -72,38 +73,51 @@ class Found:
         return self.verdict in (Verdict.OWNED, Verdict.YOUNG)
 
 
-def audit(ws: Workspace, pools: Mapping[str, Pool], *, within: float = WITHIN_S) -> list[Found]:
+def audit(
+    ws: Workspace,
+    pools: Mapping[str, Pool],
+    gone: Gone | None = None,
+    *,
+    within: float = WITHIN_S,
+) -> list[Found]:
     """Look at every pool, at the blobs, and whether the store answers.
 
     What does not answer is a finding of its own. Where that is the store, all that is tagged is
     listed nevertheless, with nobody known to answer for it.
 
     Args:
+        gone: finds what is of pools that the cluster file does not have any more.
         within: seconds after which nobody's answer is waited for any more.
     """
     until = time.monotonic() + within
     store = ask_aside(ws.store.newest_cursor)
     uploads = ask_aside(ws.blobs.unfinished)
     asked = {name: ask_aside(partial(_all_of, pool)) for name, pool in pools.items()}
+    others = ask_aside(partial(_all_of_gone, gone))
     found = _uploads(ws.blobs, uploads, until)
-    has: dict[str, _Has] = {}
+    has: list[tuple[str, bool, _Has]] = []
     for name, look in asked.items():
         try:
-            has[name] = answer_of(look, until)
+            has.append((name, False, answer_of(look, until)))
         except BurstError as error:
             found.append(_unknown(name, "pool", name, error))
     try:
+        has += [(name, True, each) for name, each in answer_of(others, until).items()]
+    except BurstError as error:
+        found.append(_unknown(GONE, "pool", GONE, error))
+    try:
         answer_of(store, until)
         with patience(max(1.0, until - time.monotonic())):
-            nodes = ws.store.live(Node) if any(map(any, has.values())) else []
+            nodes = ws.store.live(Node) if any(any(each) for *_, each in has) else []
     except BurstError as error:
         found.insert(0, _unknown(STORE, "store", ws.store.url, error))
-        for name, (machines, leftovers) in has.items():
+        for name, _, (machines, leftovers) in has:
             found += [_found(name, each, Verdict.UNKNOWN, _UNREAD) for each in machines]
             found += [_rest(name, each, Verdict.UNKNOWN, _UNREAD) for each in leftovers]
         return found
-    for name, (machines, leftovers) in has.items():
-        own, least = [node for node in nodes if node.pool == name], _min_nodes(ws.cluster, name)
+    for name, is_gone, (machines, leftovers) in has:
+        own = [node for node in nodes if node.pool == name]
+        least = None if is_gone else _min_nodes(ws.cluster, name)
         found += [judge_machine(name, machine, own, least) for machine in machines]
         found += [judge_leftover(name, leftover, own) for leftover in leftovers]
     return found
@@ -111,6 +125,11 @@ def audit(ws: Workspace, pools: Mapping[str, Pool], *, within: float = WITHIN_S)
 
 def _all_of(pool: Pool) -> _Has:
     return pool.machines(), pool.leftovers()
+
+
+def _all_of_gone(gone: Gone | None) -> Mapping[str, _Has]:
+    names = sorted(gone.names(leftovers=True)) if gone is not None else []
+    return {name: _all_of(gone.pool(name)) for name in names} if gone is not None else {}
 
 
 def _uploads(blobs: Blobs, look: Future[Sequence[Unfinished]], until: float) -> list[Found]:
@@ -158,12 +177,15 @@ def answer_of(asked: Future[T], until: float) -> T:
         raise Unreachable("there was no answer in time") from None
 
 
-def judge_machine(pool: str, machine: Machine, nodes: Iterable[Node], min_nodes: int = 0) -> Found:
+def judge_machine(
+    pool: str, machine: Machine, nodes: Iterable[Node], min_nodes: int | None = 0
+) -> Found:
     """Whether a record answers for the machine. Pure.
 
     Args:
         nodes: all of the pool that are not gone, read after the machine was listed.
-        min_nodes: how many of them stay without work.
+        min_nodes: how many of them stay without work; None for a pool that the cluster file does
+            not have any more.
     """
     nodes = list(nodes)
     mine = [node for node in nodes if machine.id in (node.id, node.handle.get("instance"))]
@@ -200,7 +222,7 @@ def _awaits(node: Node, launch: str) -> bool:
     return bool(node.launch) and node.launch == launch and not node.handle
 
 
-def _plans_for(node: Node, nodes: Sequence[Node], min_nodes: int) -> str:
+def _plans_for(node: Node, nodes: Sequence[Node], min_nodes: int | None) -> str:
     if node.terminating is not None:
         return "it is being ended"
     if node.draining is not None:
@@ -208,6 +230,9 @@ def _plans_for(node: Node, nodes: Sequence[Node], min_nodes: int) -> str:
     if node.kept_until is not None:
         date = time.strftime("%Y-%m-%d %H:%M UTC", time.gmtime(node.kept_until))
         return f"it is kept until {date} to be looked at, and then leaves"
+    if min_nodes is None:
+        what = f"pool {node.pool} is not in burst.yaml any more"
+        return f"{what}: it leaves when what runs there has ended"
     ready = sorted(each.id for each in nodes if each.state is NodeState.READY)
     if node.id in ready[:min_nodes]:
         return "it stays without work, too: it is one of the pool's min_nodes"

@@ -24,6 +24,7 @@ from burst.core.workspace import open_workspace
 from burst.runner.loop import Runner
 from burst.runner.measuring import Teller, look
 from burst.runner.pools.elsewhere import left_to_people, pools_of_the_function
+from burst.runner.pools.open import open_gone
 
 log = logging.getLogger(__name__)
 
@@ -114,5 +115,6 @@ def _current(environ: Mapping[str, str]) -> Runner:
         return _runner
     if _runner is not None:
         _runner.workspace.store.close()
-    _runner = Runner(ws, pools=pools_of_the_function(ws), elsewhere=left_to_people(ws.cluster))
+    pools, away = pools_of_the_function(ws), left_to_people(ws.cluster)
+    _runner = Runner(ws, pools=pools, elsewhere=away, gone=open_gone(ws))
     return _runner

@@ -13,9 +13,9 @@ from burst.core.states import ExperimentState, TrialState
 from burst.core.store import is_local
 from burst.core.store.port import Store
 from burst.core.workspace import Workspace
-from burst.runner.pools.elsewhere import left_to_the_function
+from burst.runner.pools.elsewhere import gone_from_here, left_to_the_function
 from burst.runner.pools.open import open_pools
-from burst.runner.pools.port import Pool
+from burst.runner.pools.port import Gone, Pool
 from burst.runner.reconcile import make_context, reconcile
 from burst.runner.reconcile.reclaims import hear_notice
 
@@ -39,18 +39,23 @@ class Runner:
         clock: Clock = _CLOCK,
         pools: Mapping[str, Pool] | None = None,
         elsewhere: frozenset[str] | None = None,
+        gone: Gone | None = None,
     ) -> None:
         """
         Args:
             pools: by default the cluster's, as they are seen from here.
             elsewhere: names of those that another runner acts for; by default those that a
                 cluster leaves to the function in its account.
+            gone: finds what is of no pool any more; by default, where the pools are the cluster's,
+                in the account, unless that is left to the function.
         """
         self._ws = ws
         self._clock = clock
         known = open_pools(ws) if pools is None else pools
         away = left_to_the_function(ws.cluster) if elsewhere is None else elsewhere
-        self._context = make_context(ws, clock, known, away)
+        if pools is None and gone is None:
+            gone = gone_from_here(ws)
+        self._context = make_context(ws, clock, known, away, gone)
         self._stopped = threading.Event()
         self._poll = POLL_S if is_local(ws.store) else POLL_REMOTE_S
 

@@ -116,6 +116,8 @@ class Model:
         backend: Any = ec2_backends[DEFAULT_ACCOUNT_ID]["us-east-1"]
         for each in ("reservations", "volumes", "enis"):
             getattr(backend, each).clear()
+        for id in self.cloud.machines:  # the next ones have the same ids
+            backend.tags.pop(id, None)
         self.clock = ManualClock(START)
         self.cloud = RehearsalEC2.cloud = self._new_cloud()
         if not backend.launch_templates:  # another test of this process has reset moto
@@ -143,7 +145,10 @@ class Model:
             return None
         now = self.clock.now() if self.cloud.settings.listed_after else 0.0
         machines = self.cloud.machines.values()
-        return now, tuple((each.id, each.state, each.reason, each.launched) for each in machines)
+        return now, tuple(
+            (each.id, each.state, each.reason, each.launched, *each.body.tags().items())
+            for each in machines
+        )
 
     def _furnish(self) -> None:
         """Subnets and the launch template of a cluster."""

@@ -17,6 +17,7 @@ from burst.core.config.cluster import ClusterConfig
 from burst.core.errors import BurstError
 from burst.core.units import counted
 from burst.runner.audit import WITHIN_S, Found, Verdict, answer_of, ask_aside, audit
+from burst.runner.pools import open_gone
 from burst.runner.pools.port import Pool
 
 if TYPE_CHECKING:
@@ -40,12 +41,12 @@ class Standing:
 
 def find_all(session: Session, pools: Mapping[str, Pool]) -> list[Found]:
     """All that the cluster has in the cloud, and who answers for it."""
-    cluster = session.workspace.cluster
+    cluster, gone = session.workspace.cluster, open_gone(session.workspace)
     if not is_built(cluster, session.environ):
-        return audit(session.workspace, pools)
+        return audit(session.workspace, pools, gone)
     until = time.monotonic() + WITHIN_S
     asked = ask_aside(lambda: look(cluster, session.environ))
-    found = audit(session.workspace, pools)
+    found = audit(session.workspace, pools, gone)
     try:
         standing = answer_of(asked, until)
     except BurstError as error:

@@ -12,8 +12,8 @@ from burst.core.config.cluster import AwsPool, ClusterConfig
 from burst.core.config.cluster import LocalPool as LocalPoolConfig
 from burst.core.config.cluster import StaticPool as StaticPoolConfig
 from burst.core.workspace import Workspace
-from burst.runner.pools.open import open_pools
-from burst.runner.pools.port import Pool
+from burst.runner.pools.open import open_gone, open_pools
+from burst.runner.pools.port import Gone, Pool
 from burst.runner.pools.static import StaticPool
 
 _UNKNOWN_SLOTS = 1024
@@ -25,6 +25,13 @@ def left_to_the_function(cluster: ClusterConfig) -> frozenset[str]:
     if cluster.aws is None or cluster.aws.runner != "function":
         return frozenset()
     return frozenset(name for name, pool in cluster.pools.items() if isinstance(pool, AwsPool))
+
+
+def gone_from_here(ws: Workspace) -> Gone | None:
+    """Pools that the cluster file does not have any more, where a runner outside the account acts
+    for what they have left."""
+    alone = ws.cluster.aws is None or ws.cluster.aws.runner != "function"
+    return open_gone(ws) if alone else None
 
 
 def left_to_people(cluster: ClusterConfig) -> frozenset[str]:

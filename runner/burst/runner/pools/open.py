@@ -12,7 +12,7 @@ from burst.core.errors import Refused
 from burst.core.model import Allocation, Json, Node, Supply
 from burst.core.workspace import Workspace
 from burst.runner.pools.local import LocalPool
-from burst.runner.pools.port import Limits, Pool
+from burst.runner.pools.port import Gone, Limits, Pool
 from burst.runner.pools.static import StaticPool
 
 
@@ -39,12 +39,28 @@ def open_pools(ws: Workspace) -> dict[str, Pool]:
     return found
 
 
+def open_gone(ws: Workspace) -> Gone | None:
+    """What the cluster has in AWS of pools that its file does not have any more; None where the
+    file has nothing of AWS. Opens nothing yet."""
+    cluster = ws.cluster
+    known = [name for name, pool in cluster.pools.items() if isinstance(pool, AwsPoolConfig)]
+    if cluster.aws is None and not known:
+        return None
+    from burst.runner.pools.aws.ec2 import Ec2
+    from burst.runner.pools.aws.gone import AwsGone
+
+    return AwsGone(cluster.cluster, known, lambda: Ec2(_region(ws)))
+
+
 def _aws(name: str, config: AwsPoolConfig, ws: Workspace) -> Pool:
     from burst.runner.pools.aws import AwsPool
     from burst.runner.pools.aws.ec2 import Ec2
 
-    region = ws.cluster.aws.region if ws.cluster.aws is not None else ""
-    return AwsPool(name, config, ws.cluster.cluster, Ec2(region))
+    return AwsPool(name, config, ws.cluster.cluster, Ec2(_region(ws)))
+
+
+def _region(ws: Workspace) -> str:
+    return ws.cluster.aws.region if ws.cluster.aws is not None else ""
 
 
 def limits_of(names: Collection[str], pools: Mapping[str, Pool]) -> dict[str, Limits]:

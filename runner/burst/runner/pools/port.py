@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import Protocol
@@ -73,6 +73,8 @@ class Leftover:
     """Seconds since it was made, by the pool's own clock; None where it does not say."""
     launch: str = ""
     """The request that it came of; empty where its tags do not say."""
+    pool: str = ""
+    """Its pool's name; empty where its tags do not say."""
 
 
 class Pool(Protocol):
@@ -162,4 +164,24 @@ class Pool(Protocol):
 
     def remove(self, leftover: Leftover) -> bool:
         """Delete it; False if it is in use after all. Idempotent."""
+        ...
+
+
+class Gone(Protocol):
+    """What carries the cluster's tag, and the name of no pool of the cluster file: somebody has
+    taken the pool out of the file, or named it anew, while it had machines."""
+
+    def names(self, *, leftovers: bool) -> Collection[str]:
+        """The pools that machines there are of; an empty name stands for those that name none.
+
+        Args:
+            leftovers: those of what is no machine and is used by none, too.
+
+        Raises:
+            Unreachable, Refused: the cloud did not answer, or refused.
+        """
+        ...
+
+    def pool(self, name: str) -> Pool:
+        """A pool of that name, that starts nothing. Nothing is asked."""
         ...

@@ -15,7 +15,7 @@ from burst.core.model import Allocation, Experiment, Node, Supply, Trial
 from burst.core.store.port import Store, Write
 from burst.core.workspace import Workspace
 from burst.runner.enforce import config_of
-from burst.runner.pools.port import Limits, Liveness, Pool
+from burst.runner.pools.port import Gone, Limits, Liveness, Pool
 from burst.runner.reconcile.observer import Observer
 
 log = logging.getLogger("burst.runner.reconcile")
@@ -30,7 +30,8 @@ class View:
     """
 
     supplies: Mapping[str, Supply]
-    """By pool: its book, whose version gives the right to launch."""
+    """By pool, those of nodes that the cluster file does not have any more too: its book, whose
+    version gives the right to launch."""
     nodes: Sequence[Node]
     allocations: Sequence[Allocation]
     trials: Sequence[Trial]
@@ -38,10 +39,11 @@ class View:
 
     @classmethod
     def read(cls, store: Store, pools: Mapping[str, Pool]) -> View:
-        supplies = {name: supply_of(store, name) for name in pools}
+        nodes = store.live(Node)
+        names = dict.fromkeys([*pools, *(node.pool for node in nodes)])
         return cls(
-            supplies=supplies,
-            nodes=store.live(Node),
+            supplies={name: supply_of(store, name) for name in names},
+            nodes=nodes,
             allocations=store.live(Allocation),
             trials=store.live(Trial),
             experiments=[each for each in store.live(Experiment) if _is_readable(each)],
@@ -91,9 +93,14 @@ class Context:
     ws: Workspace
     clock: Clock
     pools: Mapping[str, Pool]
+    """Those of the cluster file."""
     observer: Observer
     elsewhere: frozenset[str] = frozenset()
     """Pools that are planned with, and whose machines another runner starts, watches and ends."""
+    finder: Gone | None = None
+    """Finds the pools that the file does not have any more; None where that is another's."""
+    gone: dict[str, Pool] = field(default_factory=dict)
+    """Those that were found: nothing is planned with them, and their machines leave."""
     swept: dict[str, str] = field(default_factory=dict)
     """By trial: the checkpoint after which retention was applied."""
     unfinished: set[str] = field(default_factory=set)
@@ -129,7 +136,15 @@ class Context:
 
     def acts_for(self, pool: str) -> bool:
         """Whether the pool's machines are this runner's to start and end."""
-        return pool in self.pools and pool not in self.elsewhere
+        return pool in self.gone or (pool in self.pools and pool not in self.elsewhere)
+
+    def pool(self, name: str) -> Pool:
+        """One that this runner acts for."""
+        return self.gone[name] if self.is_gone(name) else self.pools[name]
+
+    def is_gone(self, pool: str) -> bool:
+        """Whether the cluster file has it no more."""
+        return pool in self.gone and pool not in self.pools
 
     def costs(self, pool: str) -> bool:
         """Whether its machines may be paid for."""
@@ -170,5 +185,13 @@ def make_context(
     clock: Clock,
     pools: Mapping[str, Pool],
     elsewhere: frozenset[str] = frozenset(),
+    finder: Gone | None = None,
 ) -> Context:
-    return Context(ws=ws, clock=clock, pools=pools, observer=Observer(clock), elsewhere=elsewhere)
+    return Context(
+        ws=ws,
+        clock=clock,
+        pools=pools,
+        observer=Observer(clock),
+        elsewhere=elsewhere,
+        finder=finder,
+    )

@@ -74,7 +74,7 @@ def launch(ctx: Context, nodes: Iterable[Node]) -> None:
         if ctx.acts_for(node.pool) and node.terminating is None:
             requests.setdefault(node.launch or node.id, []).append(node)
     for known in requests.values():
-        pool = ctx.pools[known[0].pool]
+        pool = ctx.pool(known[0].pool)
         if any(_is_open(node, costs=ctx.costs(pool.name)) for node in known):
             ctx.attempt(partial(_launch, ctx, pool, known))
 

@@ -56,10 +56,10 @@ def observed(ctx: Context, pool: str, nodes: Sequence[Node]) -> Mapping[str, Liv
     """What the pool says of them, asked no more often than its API bears. What cannot be observed
     stays unknown, which ends nothing."""
     now, last = ctx.clock.monotonic(), ctx.looked.get(pool)
-    if last is not None and now - last.at < ctx.pools[pool].look_every:
+    if last is not None and now - last.at < ctx.pool(pool).look_every:
         return last.found
     found: dict[str, Liveness] = {}
-    ctx.attempt(lambda: found.update(ctx.pools[pool].observe(nodes)))
+    ctx.attempt(lambda: found.update(ctx.pool(pool).observe(nodes)))
     ctx.looked[pool] = Looked(now, found)
     return found
 
@@ -102,20 +102,20 @@ def _look(
         return
     now = ctx.clock.now()
     if node.terminating is not None:
-        ctx.pools[node.pool].terminate(node)
+        ctx.pool(node.pool).terminate(node)
     elif node.draining is not None and not busy and now - node.draining > LEAVE_WITHIN_S:
         _end(ctx, node, Reason(code="slow", text="it was told to leave and did not"))
-    elif _is_too_old(ctx, node):
-        _retire(ctx, node)
+    elif why := _why_it_leaves(ctx, node, busy):
+        _retire(ctx, node, why)
     elif node.ready is not None and not busy and node.idle_since is None:
         ctx.commit(Put(node.model_copy(update={"idle_since": now})))
 
 
 def _bury(ctx: Context, view: View, node: Node) -> None:
     """The machine is gone for certain: what is left of it is ended, its work goes on elsewhere."""
-    ctx.pools[node.pool].terminate(node)
+    ctx.pool(node.pool).terminate(node)
     if node.ready is None:
-        refusals = ctx.pools[node.pool].withdrawn(node)
+        refusals = ctx.pool(node.pool).withdrawn(node)
         if refusals or node.noticed is not None:
             note_withdrawn(ctx, node, refusals)
         else:
@@ -143,7 +143,7 @@ def _why_never_ready(ctx: Context, node: Node) -> str:
 
 def _console(ctx: Context, node: Node) -> str:
     try:
-        return ctx.pools[node.pool].console(node)
+        return ctx.pool(node.pool).console(node)
     except BurstError as error:
         log.debug("no console of node %s: %s", node.id, error.what)
         return ""
@@ -165,7 +165,7 @@ def _give_up(ctx: Context, view: View, node: Node) -> None:
     if not lose_allocations(ctx, view, node, reason):
         return
     if node.terminating is not None and (node.handle or ctx.costs(node.pool)):
-        ctx.pools[node.pool].terminate(node)
+        ctx.pool(node.pool).terminate(node)
     elif node.handle:
         _end(ctx, node, reason)
     else:
@@ -175,14 +175,24 @@ def _give_up(ctx: Context, view: View, node: Node) -> None:
 
 def _hurry(ctx: Context, node: Node) -> None:
     waited = ctx.clock.now() - (node.launched or node.requested)
-    limits = ctx.limits.get(node.pool)
+    limits = ctx.pool(node.pool).limits if ctx.is_gone(node.pool) else ctx.limits.get(node.pool)
     within = limits.boot_within if limits is not None else math.inf
     if node.terminating is not None:
-        ctx.pools[node.pool].terminate(node)
+        ctx.pool(node.pool).terminate(node)
     elif waited > within and ctx.store.get(Node, node.id).registered is None:
         text = f"its agent did not register within {within:g} s"
         said = _console(ctx, node)
         _end(ctx, node, Reason(code="silent", text=text + (said and f"; {said}")))
+
+
+def _why_it_leaves(ctx: Context, node: Node, busy: bool) -> str:
+    """Why it is told to leave, apart from being idle; empty where it is not."""
+    if _is_too_old(ctx, node):
+        return "it has lived as long as its pool lets a node live"
+    free = not busy and node.ready is not None and node.cordoned is None
+    if free and ctx.is_gone(node.pool):
+        return f"the cluster file has no pool {node.pool} any more"
+    return ""
 
 
 def _is_too_old(ctx: Context, node: Node) -> bool:
@@ -191,14 +201,13 @@ def _is_too_old(ctx: Context, node: Node) -> bool:
     return isinstance(config, AwsPool) and age > config.max_life
 
 
-def _retire(ctx: Context, node: Node) -> None:
-    """It has lived as long as its pool lets a node live: it drains, and then it is ended."""
+def _retire(ctx: Context, node: Node, why: str) -> None:
+    """It drains, and then it is ended."""
     now = ctx.clock.now()
     if node.draining is None:
-        text = "it has lived as long as its pool lets a node live"
         dates = {"draining": now, "cordoned": node.cordoned or now}
         event = Event(
-            subject=node.id, name="node.draining", text=text, at=now, data={"pool": node.pool}
+            subject=node.id, name="node.draining", text=why, at=now, data={"pool": node.pool}
         )
         ctx.commit(Put(node.model_copy(update=dates)), Append(event))
     elif now - node.draining > OLD_FOR_S:
@@ -210,4 +219,4 @@ def _end(ctx: Context, node: Node, reason: Reason) -> None:
     if node.terminating is None:
         now = ctx.clock.now()
         note(ctx, node, "terminating", reason, terminating=now, gone_reason=reason)
-    ctx.pools[node.pool].terminate(node)
+    ctx.pool(node.pool).terminate(node)

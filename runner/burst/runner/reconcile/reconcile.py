@@ -19,7 +19,7 @@ from burst.runner.reconcile.limits import reconcile_limits
 from burst.runner.reconcile.nodes import reconcile_nodes
 from burst.runner.reconcile.planning import reconcile_planning
 from burst.runner.reconcile.retain import reconcile_retention
-from burst.runner.reconcile.strays import reconcile_strays
+from burst.runner.reconcile.strays import reconcile_gone, reconcile_strays
 
 log = logging.getLogger(__name__)
 
@@ -66,6 +66,7 @@ def _attempt(part: Part, ctx: Context, view: View) -> float | None:
 
 
 _PARTS: tuple[Part, ...] = (
+    reconcile_gone,
     reconcile_limits,
     reconcile_nodes,
     reconcile_allocations,

@@ -12,7 +12,15 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from burst.core.aws.names import LAUNCH, cell_name, placement_group_name, tag_list, tags_of, untag
+from burst.core.aws.names import (
+    LAUNCH,
+    POOL,
+    cell_name,
+    placement_group_name,
+    tag_list,
+    tags_of,
+    untag,
+)
 from burst.core.model import Json, Node, Refusal, RefusalKind
 from burst.runner.pools.aws.codes import Place, kind_of, refusal
 from burst.runner.pools.aws.offers import SPOT, Offer
@@ -60,6 +68,8 @@ class Instance:
     market: str
     group: str = ""
     launch: str = ""
+    pool: str = ""
+    """As its tag says, where EC2 has listed it."""
     state: str = "pending"
     made: float | None = None
     """By EC2's clock; None where its answer does not say."""
@@ -244,7 +254,7 @@ def _place(each: Mapping[str, Any], ask: Mapping[str, Json]) -> Place:
 def read_instance(each: Mapping[str, Any]) -> Instance:
     """One instance of DescribeInstances."""
     placement = each.get("Placement", {})
-    made = each.get("LaunchTime")
+    made, tags = each.get("LaunchTime"), untag(each.get("Tags"))
     return Instance(
         id=each["InstanceId"],
         type=each.get("InstanceType", ""),
@@ -252,7 +262,8 @@ def read_instance(each: Mapping[str, Any]) -> Instance:
         subnet=each.get("SubnetId", ""),
         market=SPOT if each.get("InstanceLifecycle") == "spot" else "on-demand",
         group=placement.get("GroupName", ""),
-        launch=untag(each.get("Tags")).get(LAUNCH, ""),
+        launch=tags.get(LAUNCH, ""),
+        pool=tags.get(POOL, ""),
         state=each["State"]["Name"],
         made=made.timestamp() if made is not None else None,
         why=each.get("StateReason", {}).get("Code", ""),

@@ -62,13 +62,13 @@ _SORTS = (
 
 
 def find_leftovers(
-    ec2: Ec2, cluster: str, pool: str, used_groups: Collection[str]
+    ec2: Ec2, cluster: str, pool: str | None, used_groups: Collection[str]
 ) -> list[Leftover]:
     """The pool's disks, network interfaces and placement groups that no machine uses. One request
     of each kind.
 
     Args:
-        pool: empty for every pool.
+        pool: empty for every pool; None for what carries no pool's tag.
         used_groups: placement groups with machines in them, which EC2's own list does not say.
     """
     found = [each for sort in _SORTS for each in _find(ec2, sort, cluster, pool)]
@@ -88,8 +88,8 @@ def remove_leftover(ec2: Ec2, leftover: Leftover) -> bool:
     return True
 
 
-def _find(ec2: Ec2, sort: _Sort, cluster: str, pool: str) -> Iterator[Leftover]:
-    wanted = {f"tag:{CLUSTER}": cluster, f"tag:{POOL}": pool, **sort.unused}
+def _find(ec2: Ec2, sort: _Sort, cluster: str, pool: str | None) -> Iterator[Leftover]:
+    wanted = {f"tag:{CLUSTER}": cluster, f"tag:{POOL}": pool or "", **sort.unused}
     filters = [{"Name": name, "Values": [value]} for name, value in wanted.items() if value]
     try:
         # Placement groups come all at once; the others by the page.
@@ -101,8 +101,11 @@ def _find(ec2: Ec2, sort: _Sort, cluster: str, pool: str) -> Iterator[Leftover]:
         for answer in pages:
             for each in answer[sort.things]:
                 tags = untag(each.get("Tags") or each.get("TagSet"))
-                age = _age(each, date_of(answer))
-                yield Leftover(sort.kind, each[sort.id], age, tags.get(LAUNCH, ""))
+                if tags.get(CLUSTER) != cluster:  # whatever the filter let through
+                    continue
+                age, own = _age(each, date_of(answer)), tags.get(POOL, "")
+                if pool is not None or not own:
+                    yield Leftover(sort.kind, each[sort.id], age, tags.get(LAUNCH, ""), own)
     except Ec2Error as error:
         raise error.as_refused() from error
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
-from burst.core.aws.names import CLUSTER, LAUNCH, POOL
+from burst.core.aws.names import CLUSTER, LAUNCH, POOL, untag
 from burst.core.errors import Unreachable
 from burst.core.model import Node
 from burst.runner.pools.aws.ec2 import Ec2, Ec2Error, date_of
@@ -43,9 +43,13 @@ class Ended:
 
 
 class Machines:
-    """The instances of one pool of a cluster."""
+    """The instances of a cluster, or of one pool of it."""
 
-    def __init__(self, cluster: str, pool: str, ec2: Ec2) -> None:
+    def __init__(self, cluster: str, pool: str | None, ec2: Ec2) -> None:
+        """
+        Args:
+            pool: empty for every pool; None for those that carry no pool's tag.
+        """
         self._cluster = cluster
         self._pool = pool
         self._ec2 = ec2
@@ -59,7 +63,7 @@ class Machines:
         Raises:
             Unreachable, Refused: EC2 did not answer, or refused.
         """
-        tags = {CLUSTER: self._cluster, POOL: self._pool, LAUNCH: launch}
+        tags = {CLUSTER: self._cluster, POOL: self._pool or "", LAUNCH: launch}
         filters = [
             {"Name": f"tag:{key}", "Values": [value]} for key, value in tags.items() if value
         ]
@@ -69,8 +73,11 @@ class Machines:
             for answer in self._ec2.pages("describe_instances", Filters=filters):
                 date = date_of(answer) or date
                 for reservation in answer["Reservations"]:
-                    for each in reservation["Instances"]:
-                        found[each["InstanceId"]] = read_instance(each)
+                    for raw in reservation["Instances"]:
+                        # Whatever the filter let through: what is ended goes by its own tags.
+                        each, owner = read_instance(raw), untag(raw.get("Tags")).get(CLUSTER)
+                        if owner == self._cluster and (self._pool is not None or not each.pool):
+                            found[each.id] = each
         except Ec2Error as error:
             raise error.as_refused() from error
         return Sight(found, date)
