@@ -64,7 +64,7 @@ class AwsPool(Pool):
     """Availability zones to stay in; by default every one that has a subnet of the cluster."""
     slots_per_node: int | None = Field(default=None, ge=1)
     """By default the GPUs of a type, or its vCPUs where it has none."""
-    max_nodes: int = Field(ge=1)
+    max_nodes: int = Field(ge=1, le=10_000)
     min_nodes: int = Field(default=0, ge=0)
     idle: Seconds = 300.0
     efa: bool = False
@@ -87,8 +87,8 @@ PoolConfig = Annotated[LocalPool | StaticPool | SlurmPool | AwsPool, Field(discr
 class Budget(Section):
     """A monthly limit of the cluster's whole cost, of which AWS tells by e-mail."""
 
-    usd: float = Field(gt=0)
-    email: tuple[str, ...] = Field(min_length=1)
+    usd: float = Field(gt=0, le=1e9)
+    email: tuple[str, ...] = Field(min_length=1, max_length=10)
 
 
 class Aws(Section):
@@ -103,7 +103,7 @@ class Aws(Section):
     """The Python of that image, with torch in it."""
     python_version: str = DEFAULT_PYTHON_VERSION
     """Of that Python: what nodes are given of burst is compiled for it."""
-    disk_gib: int = Field(default=200, ge=8)
+    disk_gib: int = Field(default=200, ge=8, le=16384)
     """Root disk of a node."""
     cidr: str = "10.86.0.0/16"
     """Addresses of the network, of which each zone gets a sixteenth."""

@@ -10,6 +10,7 @@ from burst.core.config.document import Node, Report
 
 _REGION = re.compile(r"^[a-z]{2}(-[a-z]+)+-[0-9]+$")
 _ACCOUNT = re.compile(r"^[0-9]{12}$")
+_PROGRAM = re.compile(r"^[A-Za-z0-9_./+-]+$")
 _PYTHON = re.compile(r"^3\.(1[1-9]|[2-9][0-9])$")
 _CLUSTER = re.compile(r"^[a-z][a-z0-9-]*[a-z0-9]$")
 _REPOSITORY = re.compile(r"^[A-Za-z0-9-]+(@[0-9]+)?/[A-Za-z0-9._-]+(@[0-9]+)?(:[^*?]+)?$")
@@ -32,6 +33,10 @@ def check_aws_rules(root: Node, report: Report) -> None:
     account = aws.child("account")
     if account and not account.bad and account.value and not _ACCOUNT.match(account.value):
         report.wrong(account, f"`{account.value}` is no account of AWS", hint="it has 12 digits")
+    program = aws.child("python")
+    if program and not program.bad and not _PROGRAM.match(program.value):
+        said = f"`{program.value}` is no path of a Python"
+        report.wrong(program, said, hint="e.g. /opt/pytorch/bin/python")
     python = aws.child("python_version")
     if python and not python.bad and not _PYTHON.match(python.value):
         said = f"burst does not run on Python {python.value}"
