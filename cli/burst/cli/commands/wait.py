@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 @json_option
 @pass_session
 def wait(session: Session, id: str, timeout: float | None, quiet: bool, as_json: bool) -> int:
-    """Wait until an experiment or a trial is over, or paused.
+    """Wait until an experiment or a trial is over.
 
     The exit status is the result: 0 if it completed, 1 if it failed, was cancelled, is paused, or
     was not over in time. What is paused is not waited for: nothing goes on until somebody resumes
