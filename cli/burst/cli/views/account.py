@@ -147,7 +147,7 @@ def kept_page(title: str, lines: Sequence[str]) -> RenderableType:
 
 def _by_kind(rows: Sequence[Change]) -> list[tuple[str, list[Change]]]:
     grouped: dict[tuple[str, str], list[Change]] = {}
-    for row in rows:
+    for row in sorted(rows, key=lambda row: row.name):  # Pulumi tells them as they come
         grouped.setdefault((str(row.op), row.kind), []).append(row)
     return [(op, changes) for (op, _), changes in grouped.items()]
 
