@@ -39,6 +39,7 @@ def test_an_experiment_that_is_paused_is_not_waited_for(
     timeout: tuple[str, ...],
 ) -> None:  # fmt: skip
     world.put(burst.store, experiment, trial)
+    assert f"burst resume {ID}" in burst("wait", ID, "-q", *timeout, status=1).stdout
     result = burst("wait", ID, "--json", *timeout, status=1)
     assert result.stderr == told
     document = json.loads(result.stdout)

@@ -126,6 +126,7 @@ def test_ctrl_c_leaves_it_running_and_it_can_be_paused_and_resumed(place: Place)
     paused = place.trial()
     assert paused["state"] == "paused"
     assert paused["checkpoint"]
+    assert "‖ paused" in place("wait", "latest", "--quiet", status=1)
     place("resume", "latest")
     assert place.until("running", batches=paused["batches"] + 1)["attempts"] == 2
 
@@ -153,3 +154,56 @@ def test_two_runs_of_the_same_file_at_once_are_one_experiment(place: Place) -> N
     ids = {process.communicate(timeout=PATIENCE_S)[0].strip() for process in both}
     assert len(ids) == 1
     place("kill", ids.pop(), "--wait")
+
+
+SCRIPT = """
+import os, pathlib, signal, time
+import burst.harness
+
+with burst.harness.init() as context:
+    length = context.max_batches(default=1)
+    mark = pathlib.Path({mark!r})
+    how = mark.read_text() if mark.exists() else ""
+    if how:
+        time.sleep(1.5)  # the record is written meanwhile
+        mark.write_text("fail" if how == "kill" else "")
+        if how == "kill":
+            os.kill(os.getpid(), signal.SIGKILL)
+        raise ValueError("the data is not there")
+    saved = context.checkpoint.restore()
+    for batch in range(saved.batches if saved else 0, length):
+        loss = 0.5 if batch == 1 else 1.0
+        context.train.report_validation_metrics(batch + 1, {{"validation_loss": loss}})
+        time.sleep(0.02)
+        if context.should_stop():
+            context.checkpoint.save({{}}, batches=batch + 1)
+            break
+"""
+EXPERIMENT = """
+name: script
+entrypoint: python train.py
+searcher: {name: single, max_length: 100000ba}
+resources: {slots: 1}
+max_restarts: 1
+"""
+
+
+def test_a_script_that_dies_before_it_restores_keeps_its_progress_and_its_best(
+    place: Place, tmp_path: Path
+) -> None:
+    mark = tmp_path / "mark"
+    (place.folder / "train.py").write_text(SCRIPT.format(mark=str(mark)))
+    (place.folder / "exp.yaml").write_text(EXPERIMENT)
+    place("run", "--detach")
+    place.until("running", batches=3)
+    place("pause", "latest", "--wait")
+    paused = place.trial()
+    assert paused["best"]["batches"] == 2
+
+    mark.write_text("kill")  # and then it fails, which is once too often
+    place("resume", "latest")
+    place("wait", "latest", "--quiet", status=1)
+    failed = place.trial()
+    assert (failed["state"], mark.read_text()) == ("failed", "")
+    assert (failed["batches"], failed["best"]) == (paused["batches"], paused["best"])
+    assert "value=0.5\n" in place("report", "latest", "--env")

@@ -19,7 +19,7 @@ from burst.cli.views.table import Column, facts, section, table
 from burst.cli.views.trials import alarms, headline, short_id, trials_table, waits
 from burst.core.checkpoints.assurance.age import is_late
 from burst.core.model import Checkpoint, Event, Experiment, Trial
-from burst.core.states import ExperimentState, TrialState, is_terminal
+from burst.core.states import TrialState, is_terminal
 from burst.core.units import counted
 
 BAR = 12
@@ -124,7 +124,7 @@ def _next(picture: Picture, best: Trial | None, checkpoint: Checkpoint | None) -
     if checkpoint is not None:
         where = f"{text.size(checkpoint.size)} at batch {checkpoint.batches}"
         rows.append((f"burst checkpoint download {checkpoint.id}", f"its weights, {where}"))
-    if picture.experiment.state is ExperimentState.PAUSED:
+    if not picture.over:
         rows.append((f"burst resume {picture.experiment.id}", "go on where it left off"))
     return commands(rows)
 
