@@ -48,6 +48,7 @@ class Verdict(StrEnum):
     OWNED = "owned"  # a live record answers for it
     YOUNG = "young"  # a record of it may be about to be written
     STRAY = "stray"  # nobody answers for it: the sweeper ends it
+    STOPPED = "stopped"  # it should act, and a person has to start it
     UNKNOWN = "unknown"  # it could not be looked at
 
 

@@ -6,7 +6,7 @@ import json
 import warnings
 import zipfile
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -158,3 +158,56 @@ def test_a_cluster_that_was_built_is_as_its_file_says_until_a_hand_changes_it(
     assert found["runner"].verdict is Verdict.FAILED
     assert schedule in found["runner"].found
     assert all(each.mend for each in found.values())
+
+
+def test_a_gateway_that_the_file_asks_for_is_looked_for(built: Built) -> None:
+    assert built.config.aws is not None
+    wanted = built.config.aws.model_copy(update={"nat": True, "endpoints": ("images",)})
+    asks = replace(built, config=built.config.model_copy(update={"aws": wanted}))
+    assert "ways out" not in built.look()
+    before = asks.look()["ways out"]
+    assert before.verdict is Verdict.FAILED
+    assert "the NAT gateway, the endpoint of ecr.api, the endpoint of ecr.dkr" in before.found
+
+    ec2 = built.client("ec2")
+    (subnet, *_) = ec2.describe_subnets(Filters=LAB)["Subnets"]
+    tags = [{"Key": CLUSTER, "Value": "lab"}]
+    gateway = ec2.create_nat_gateway(
+        SubnetId=subnet["SubnetId"],
+        AllocationId=ec2.allocate_address(Domain="vpc")["AllocationId"],
+        TagSpecifications=[{"ResourceType": "natgateway", "Tags": tags}],
+    )["NatGateway"]["NatGatewayId"]
+    endpoints = [
+        ec2.create_vpc_endpoint(
+            VpcId=subnet["VpcId"],
+            ServiceName=f"com.amazonaws.{REGION}.{service}",
+            VpcEndpointType="Interface",
+            SubnetIds=[subnet["SubnetId"]],
+            TagSpecifications=[{"ResourceType": "vpc-endpoint", "Tags": tags}],
+        )["VpcEndpoint"]["VpcEndpointId"]
+        for service in ("ecr.api", "ecr.dkr")
+    ]
+    unrouted = asks.look()["ways out"]
+    assert unrouted.verdict is Verdict.FAILED
+    assert "no route to the NAT gateway from us-east-1a" in unrouted.found
+    tables = ec2.describe_route_tables(Filters=LAB)["RouteTables"]
+    out = [
+        {"RouteTableId": t["RouteTableId"], "DestinationCidrBlock": "0.0.0.0/0"} for t in tables
+    ]
+    for route in out:
+        ec2.create_route(**route, NatGatewayId=gateway)
+    assert asks.look()["ways out"].verdict is Verdict.OK
+    ec2.delete_nat_gateway(NatGatewayId=gateway)
+    assert "the NAT gateway" in asks.look()["ways out"].found
+    for route in out:  # the cluster is other tests' too
+        ec2.delete_route(**route)
+    ec2.delete_vpc_endpoints(VpcEndpointIds=endpoints)
+
+
+def test_a_cluster_without_pools_in_aws_has_its_runner_looked_at_alone(
+    built: Built, environ: Mapping[str, str]
+) -> None:
+    bare = replace(built, config=built.config.model_copy(update={"pools": {}}))
+    assert list(bare.look()) == ["runner"]
+    config = cluster("other").model_copy(update={"pools": {}})
+    assert [each.name for each in inspect(config, built.facts, environ)] == ["built"]

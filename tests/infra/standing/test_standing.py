@@ -14,7 +14,7 @@ from burst.core.aws.booting import node_script
 from burst.core.aws.instance_types import InstanceType, known_type
 from burst.core.aws.names import role_name, tags_of
 from burst.core.aws.templates import NodeMachine, node_environ, template_data
-from burst.core.config.cluster import AwsPool, ClusterConfig
+from burst.core.config.cluster import Aws, AwsPool, ClusterConfig
 from burst.core.config.load import parse_cluster
 from burst.core.errors import Refused
 from burst.infra.facts import Facts
@@ -22,6 +22,7 @@ from burst.infra.preflight.asking import Unknown
 from burst.infra.preflight.checking import Verdict
 from burst.infra.standing.network import Subnet, check_groups, check_reach, ways_of
 from burst.infra.standing.runner import Runner, check_runner
+from burst.infra.standing.services import Services, check_services
 from burst.infra.standing.templates import (
     Template,
     check_bundles,
@@ -290,3 +291,50 @@ def test_a_runner_that_nothing_calls_fails(
     check = check_runner("lab", found)
     assert check.verdict is verdict
     assert said in check.found
+
+
+# --- what is paid by the hour --------------------------------------------------------------------
+
+SSM = frozenset({"ssm", "ssmmessages", "ec2messages"})
+OUT = [Subnet("subnet-1", "us-east-1a", BOTH | {"internet"})]
+CUT = [Subnet("subnet-1", "us-east-1a", BOTH)]
+
+
+@pytest.mark.parametrize(
+    ("nat", "endpoints", "found", "subnets", "verdict", "said"),
+    [
+        (True, (), Services(("nat-1",), frozenset()), OUT, Verdict.OK, "NAT gateway"),
+        (True, (), Services((), frozenset()), CUT, Verdict.FAILED, "the NAT gateway"),
+        (True, (), Services(("nat-1",), frozenset()), CUT, Verdict.FAILED, "us-east-1a"),
+        (False, ("sessions",), Services((), SSM), CUT, Verdict.OK, "endpoint of ssm,"),
+        (
+            False,
+            ("sessions",),
+            Services((), SSM - {"ssm"}),
+            CUT,
+            Verdict.FAILED,
+            "endpoint of ssm",
+        ),
+        (True, ("sessions",), Services((), frozenset()), CUT, Verdict.FAILED, "NAT gateway, the"),
+        (True, (), DENIED, OUT, Verdict.WARNING, ""),
+        (True, (), Services(("nat-1",), frozenset()), DENIED, Verdict.OK, "NAT gateway"),
+    ],
+)
+def test_a_gateway_and_endpoints_that_the_file_asks_for_and_that_are_gone_are_told(
+    nat: bool, endpoints: Any, found: Any, subnets: Any, verdict: Verdict, said: str
+) -> None:
+    aws = Aws(region="us-east-1", nat=nat, endpoints=endpoints)
+    check = check_services(aws, found, subnets)
+    assert check is not None
+    assert check.verdict is verdict
+    assert said in check.found
+
+
+def test_a_file_that_asks_for_neither_is_not_checked_for_them() -> None:
+    assert check_services(Aws(region="us-east-1"), Services((), frozenset()), CUT) is None
+
+
+def test_what_is_missing_may_be_a_hands_work_or_an_up_that_did_not_end() -> None:
+    missing = check_runner("lab", Runner(there=False))
+    assert "`burst up` has not come to its end" in missing.mend
+    assert "by hand" in missing.mend

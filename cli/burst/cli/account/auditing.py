@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from burst.cli.session import Session
@@ -22,7 +22,7 @@ from burst.runner.pools.port import Pool
 
 if TYPE_CHECKING:
     from burst.infra.account.removing import Unseen
-    from burst.infra.account.sorts import Thing
+    from burst.infra.account.sorts import Look, Thing
 
 ACCOUNT = "(account)"
 """Stands for a pool where something is the whole cluster's."""
@@ -37,6 +37,10 @@ class Standing:
     account: str
     things: Sequence[Thing]
     unseen: Sequence[Unseen] = ()
+    elsewhere: Mapping[str, str] = field(default_factory=dict)
+    """By id: the region of the cluster of the same name that has it."""
+    stopped: Sequence[str] = ()
+    """What should call the function and is switched off; `nothing` where all of it is gone."""
 
 
 def find_all(session: Session, pools: Mapping[str, Pool]) -> list[Found]:
@@ -66,6 +70,8 @@ def look(cluster: ClusterConfig, environ: Mapping[str, str]) -> Standing:
     Raises:
         BurstError: whose account it is could not be learned.
     """
+    from burst.core.aws.telling import told
+    from burst.infra.account.regions import elsewhere
     from burst.infra.account.removing import find_things
     from burst.infra.account.sorts import Look
     from burst.infra.preflight.asking import Asking
@@ -74,11 +80,28 @@ def look(cluster: ClusterConfig, environ: Mapping[str, str]) -> Standing:
     region = cluster.aws.region
     account = caller_account(region)
     asking = Asking(region, environ)
+    of = Look(cluster.cluster, account, region, asking)
     try:
-        things, unseen = find_things(Look(cluster.cluster, account, region, asking), data=True)
+        things, unseen = find_things(of, data=True)
+        with told(f"cannot tell in which region roles of {cluster.cluster} belong"):
+            others = elsewhere(of, things)
+        stopped = _stopped(of, things) if cluster.aws.runner == "function" else ()
     finally:
         asking.close()
-    return Standing(account, things, unseen)
+    return Standing(account, things, unseen, others, stopped)
+
+
+def _stopped(of: Look, things: Sequence[Thing]) -> Sequence[str]:
+    """What should call the function and does not. What cannot be learned is no finding here."""
+    from burst.infra.preflight.asking import Unknown
+    from burst.infra.standing.runner import look_runner
+
+    if all(each.type != _FUNCTION for each in things):
+        return ()
+    found = look_runner(of)
+    if isinstance(found, Unknown):
+        return ()
+    return found.stopped if found.calls else ("all that calls it is gone",)
 
 
 def with_standing(found: Sequence[Found], standing: Standing, *, by_function: bool) -> list[Found]:
@@ -92,12 +115,18 @@ def with_standing(found: Sequence[Found], standing: Standing, *, by_function: bo
     """
     from burst.infra.engine.changes import DATA_TYPES
 
-    data = [each for each in standing.things if each.type in DATA_TYPES]
-    rest = [each for each in standing.things if each.type not in DATA_TYPES]
+    mine = [each for each in standing.things if each.id not in standing.elsewhere]
+    data = [each for each in mine if each.type in DATA_TYPES]
+    rest = [each for each in mine if each.type not in DATA_TYPES]
     stands = any(each.type == _FUNCTION for each in rest) if by_function else bool(data)
     unseen = [_unseen(each.kind, each.error) for each in standing.unseen]
+    others = [
+        _thing(each, Verdict.OWNED, _of(standing.elsewhere[each.id]))
+        for each in standing.things
+        if each.id in standing.elsewhere
+    ]
     if stands:
-        return [*unseen, _whole(standing), *found]
+        return [*unseen, *_idle(standing, rest), _whole(standing, mine), *others, *found]
     if not data and not unseen:
         found = [each for each in found if each.kind not in _STATE]
     left = "a `burst down` has left it: run that again"
@@ -106,12 +135,29 @@ def with_standing(found: Sequence[Found], standing: Standing, *, by_function: bo
         *unseen,
         *(_thing(each, Verdict.STRAY, left) for each in rest),
         *(_thing(each, Verdict.OWNED, kept) for each in data),
+        *others,
         *found,
     ]
 
 
-def _whole(standing: Standing) -> Found:
-    things = counted(len(standing.things), "thing")
+def _idle(standing: Standing, rest: Sequence[Thing]) -> list[Found]:
+    """That the function is called for nothing, as after a `burst down` that was interrupted."""
+    if not standing.stopped:
+        return []
+    will = (
+        f"nobody acts for the cluster while it is not called ({', '.join(standing.stopped)}): "
+        "`burst up` starts it again, or `burst down` goes on"
+    )
+    function = next(each for each in rest if each.type == _FUNCTION)
+    return [_thing(function, Verdict.STOPPED, will)]
+
+
+def _of(region: str) -> str:
+    return f"it belongs to the cluster of this name in {region}"
+
+
+def _whole(standing: Standing, mine: Sequence[Thing]) -> Found:
+    things = counted(len(mine), "thing")
     will = f"{things} that `burst up` made: `burst down` removes them"
     what = (ACCOUNT, "account's side", standing.account, "", "", None)
     return Found(*what, verdict=Verdict.OWNED, will=will)

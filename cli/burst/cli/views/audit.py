@@ -16,6 +16,7 @@ _STYLE = {
     Verdict.OWNED: "green",
     Verdict.YOUNG: "yellow",
     Verdict.STRAY: "red",
+    Verdict.STOPPED: "red",
     Verdict.UNKNOWN: "red",
 }
 
@@ -35,7 +36,7 @@ def audit_page(found: Sequence[Found], pools: Sequence[str], width: int) -> Rend
     columns = [
         Column("WHAT", [each.kind for each in found]),
         Column("ID", [each.id for each in found]),
-        Column("POOL", [each.pool for each in found], rank=3),
+        Column("POOL", [each.pool or "–" for each in found], rank=3),
         Column("OWNER", [_owner(each) for each in found], rank=1),
         Column("AGE", [_age(each.age) for each in found], rank=4, justify="right"),
         Column("VERDICT", [Text(each.verdict, style=_STYLE[each.verdict]) for each in found]),

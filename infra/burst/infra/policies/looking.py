@@ -35,6 +35,7 @@ _TAGS = (
     "cloudwatch:ListTagsForResource",
     "dynamodb:DescribeTable",
     "dynamodb:ListTagsOfResource",
+    "events:DescribeRule",
     "events:ListTagsForResource",
     "iam:GetInstanceProfile",
     "iam:GetPolicy",
