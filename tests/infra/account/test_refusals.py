@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import signal
 
 import pytest
 from boto3.session import Session
@@ -90,3 +91,53 @@ def test_what_would_lose_data_is_refused(person: Person, monkeypatch: pytest.Mon
     assert "hashKey" in told
     assert "burst down --delete-data" in told
     assert person.things() == []
+
+
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGHUP, signal.SIGINT])
+@pytest.mark.parametrize(
+    ("command", "early", "told"),
+    [
+        (["up", "--yes"], "up.preflight", "`burst up` begins anew"),
+        (["down", "--yes", "--keep-data"], "down.take_stock", "`burst down` goes on from there"),
+    ],
+)
+def test_a_signal_at_any_moment_is_an_interrupt(
+    number: signal.Signals,
+    command: list[str],
+    early: str,
+    told: str,
+    person: Person,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    before = signal.getsignal(number)
+    monkeypatch.setattr(
+        f"burst.cli.account.{early}", lambda *_, **__: os.kill(os.getpid(), number)
+    )
+    assert told in person.types(*command, status=130).stderr
+    assert signal.getsignal(number) is before
+
+
+def test_no_answer_is_no_refusal(person: Person, monkeypatch: pytest.MonkeyPatch) -> None:
+    silent = {"AWS_ENDPOINT_URL_EC2": "http://127.0.0.1:9"}
+    person.types("up", "--yes", status=6, **silent)
+    for name in ("AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY"):
+        monkeypatch.delenv(name, raising=False)
+    monkeypatch.setenv("AWS_EC2_METADATA_DISABLED", "true")
+    monkeypatch.setenv("AWS_SHARED_CREDENTIALS_FILE", str(person.folder / "none"))
+    monkeypatch.setenv("AWS_CONFIG_FILE", str(person.folder / "none"))
+    for command in (["up", "--yes"], ["down", "--yes", "--keep-data"]):
+        assert "redential" in person.types(*command, status=6).stderr
+
+
+def test_where_nobody_can_be_asked_what_is_said_to_type_does_not_fail(person: Person) -> None:
+    told = person.types("down", status=2).stderr
+    assert "burst down --yes --keep-data" in told
+    assert "burst down --yes --delete-data" in told
+    for flag in ("--keep-data", "--delete-data"):
+        assert f"add --yes: burst down --yes {flag}" in person.types("down", flag, status=2).stderr
+    assert "add --yes: burst up --yes" in person.types("up", status=2).stderr
+
+
+def test_a_bad_name_of_a_stack_is_told_with_what_to_do(person: Person) -> None:
+    told = person.types("up", "--preview", "--stack", "a/b", status=2).stderr
+    assert "without it, it has the cluster's name" in told

@@ -203,3 +203,14 @@ def test_a_command_that_ended_without_a_word_of_any_thing_is_quoted() -> None:
     assert silent.why == "Pulumi's command ended without a word"
     locked = error_of([], "error: incorrect passphrase", "the cluster was not built", AGAIN)
     assert "decrypted" in locked.what
+
+
+def test_a_bucket_for_the_record_that_is_not_there_is_made_or_another_named() -> None:
+    said = (
+        'error: read ".pulumi/meta.yaml": blob (code=NotFound): operation error S3: GetObject, '
+        "https response error StatusCode: 404, api error NoSuchBucket: there is none"
+    )
+    error = error_of([], said, "the record of what is there cannot be opened", "the command")
+    assert "its bucket is not there" in error.what
+    assert "--state" in error.mend
+    assert "again" not in error.mend

@@ -13,8 +13,11 @@ from burst.core.errors import UsageError
 class Asker:
     """Asks, unless `--yes` was given."""
 
-    def __init__(self, session: Session, *, yes: bool, command: str) -> None:
+    def __init__(self, session: Session, *, yes: bool, command: str, unasked: str = "") -> None:
         """
+        Args:
+            unasked: what to do where nobody can be asked; by default to add `--yes`.
+
         Raises:
             UsageError: nobody can be asked, and `--yes` was not given.
         """
@@ -24,7 +27,7 @@ class Asker:
             raise UsageError(
                 f"{command} asks before it changes anything, and nobody can answer here",
                 why="its input is no terminal",
-                mend=f"add --yes: {command} --yes",
+                mend=unasked or f"add --yes: {command} --yes",
             )
 
     @property

@@ -12,6 +12,7 @@ from burst.cli.account.emptying import end_machines, pause_all
 from burst.cli.account.progress import told_by
 from burst.cli.account.side import Side, StackOptions, cluster_file, open_side, stopping
 from burst.cli.account.stock import Found, shared_by_all, take_stock
+from burst.cli.interrupting import interruptible
 from burst.cli.session import Session
 from burst.cli.shapes import DownResultJson, DownStepJson
 from burst.cli.views import text
@@ -45,7 +46,8 @@ def go_down(session: Session, options: DownOptions) -> int:
         BurstError: something stands in the way; called again, it goes on from there.
     """
     try:
-        return _GoingDown(session, options).run()
+        with interruptible():
+            return _GoingDown(session, options).run()
     except (KeyboardInterrupt, click.Abort):
         session.note("\nStopped in between; `burst down` goes on from there.")
         raise
@@ -63,7 +65,12 @@ class _GoingDown:
             )
         self._session = session
         self._options = options
-        self._ask = Asker(session, yes=options["yes"], command="burst down")
+        self._ask = Asker(
+            session,
+            yes=options["yes"],
+            command="burst down",
+            unasked=_unasked(options),
+        )
         self._ended = 0
         self._deleted = 0
 
@@ -130,7 +137,8 @@ class _GoingDown:
             raise Refused(
                 f"cluster {cluster} has {found.live.words}; nothing was removed",
                 why="with the data everything that they trained goes",
-                mend="wait for them, or `burst cancel` them; or add --now",
+                mend="wait for them, or `burst cancel` them; or --keep-data instead, which pauses "
+                "them with a checkpoint; or add --now",
             )
         if not self._ask.asks:
             return keep
@@ -293,6 +301,17 @@ class _GoingDown:
 
     def _note(self, words: str) -> None:
         self._session.note(words)
+
+
+def _unasked(options: DownOptions) -> str:
+    """What to type where nobody can be asked: one command that does not fail."""
+    if options["keep_data"] or options["delete_data"]:
+        data = "--keep-data" if options["keep_data"] else "--delete-data"
+        return f"add --yes: burst down --yes {data}"
+    return (
+        "say what becomes of the data: burst down --yes --keep-data, "
+        "or burst down --yes --delete-data"
+    )
 
 
 def _require_own(found: Found) -> None:

@@ -81,13 +81,16 @@ def pause_all(ws: Workspace, live: Live, clock: Clock, tell: Callable[[str], Non
     tell("all that trained has checkpointed")
 
 
-def machines_of(cluster: str, region: str) -> list[str]:
+def machines_of(cluster: str, region: str, pool: str = "") -> list[str]:
     """Ids of the machines that carry the cluster's tag, in whatever pool, and have not ended.
+
+    Args:
+        pool: of this one alone.
 
     Raises:
         BurstError: EC2 does not answer.
     """
-    sight = Machines(cluster, "", Ec2(region)).look()
+    sight = Machines(cluster, pool, Ec2(region)).look()
     return sorted(each.id for each in sight.instances.values() if each.alive)
 
 

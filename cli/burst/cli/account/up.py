@@ -9,6 +9,7 @@ from typing import Any
 import click
 
 from burst.cli.account.asking import Asker
+from burst.cli.account.emptying import machines_of
 from burst.cli.account.progress import told_by
 from burst.cli.account.side import (
     Side,
@@ -17,6 +18,7 @@ from burst.cli.account.side import (
     open_side,
     stopping,
 )
+from burst.cli.interrupting import interruptible
 from burst.cli.session import Session
 from burst.cli.shapes import UpCheckJson, UpPreviewJson, UpResultJson
 from burst.cli.views.account import (
@@ -27,12 +29,16 @@ from burst.cli.views.account import (
     up_summary,
     upchecks,
 )
-from burst.core.errors import BurstError, Refused
+from burst.core.errors import BurstError, Refused, Unreachable
+from burst.core.model import Allocation
 from burst.core.units import counted
 from burst.infra.account.copying import Copy
 from burst.infra.account.mending import mend_pending, tell_pending
+from burst.infra.account.missing import missing_data
+from burst.infra.account.of_data import table_of
 from burst.infra.account.triggers import start_triggers
 from burst.infra.engine.changes import Changes, Op
+from burst.infra.engine.uprooting import ground_going, pools_going, uproots
 from burst.infra.planning import cluster_to_build, settings_for
 from burst.infra.preflight import Check, Verdict, preflight, prepare
 from burst.infra.preflight.costs import Estimate, estimate
@@ -59,7 +65,8 @@ def go_up(session: Session, options: UpOptions) -> int:
         BurstError: something stands in the way; what was built is written down.
     """
     try:
-        return _GoingUp(session, options).run()
+        with interruptible():
+            return _GoingUp(session, options).run()
     except (KeyboardInterrupt, click.Abort):
         session.note("\nStopped before Pulumi was at work; `burst up` begins anew.")
         raise
@@ -71,6 +78,7 @@ class _GoingUp:
         self._options = options
         yes = options["yes"] or options["preview"]
         self._ask = Asker(session, yes=yes, command="burst up")
+        self._refresh = options["refresh"]
 
     def run(self) -> int:
         session, options = self._session, self._options
@@ -82,18 +90,41 @@ class _GoingUp:
             raise _stands_in_the_way(list(found.checks))
         side = open_side(session, config, text, found.facts.account, options, self._ask)
         self._say_what_others_need(side)
+        self._require_data(side)
         settings = settings_for(config, text, found.facts, session.home / "bundles")
         copy = Copy(side.look, side.engine.place) if side.engine.place.is_local else None
         changes = self._preview(side, settings, copy)
         self._show_changes(side, settings, changes)
         if changes.losing:
             raise _loses(changes, config.cluster)
+        refused = _uproots(side, session, changes)
+        if refused is not None:
+            raise refused
         if options["preview"]:
             return 0
         if changes and not self._ask.agrees("Go on?"):
             self._note("Nothing was changed.")
             return 1
         return self._build(side, settings, copy, changes)
+
+    def _require_data(self, side: Side) -> None:
+        """What was lost behind burst's back is never made anew as if nothing had been.
+
+        Raises:
+            Refused: it is gone, and nobody has said that it is to be made anew.
+        """
+        lost = missing_data(side.look, side.engine.resources())
+        if lost is None:
+            return
+        if not self._refresh:
+            if not self._ask.asks:
+                raise lost
+            self._note(f"{lost.what}\n{lost.why}\n{lost.mend}")
+            if not self._ask.agrees("Make it anew, and empty?"):
+                raise Refused(f"{lost.what}; nothing was changed", why=lost.why, mend=lost.mend)
+            self._refresh = True
+            return
+        self._note(f"{lost.what}; {lost.why}; what is gone is made anew, and empty")
 
     def _say_what_others_need(self, side: Side) -> None:
         place = side.engine.place
@@ -112,10 +143,10 @@ class _GoingUp:
             tell_pending(engine, self._note)
         else:
             mend_pending(engine, side.look, self._session.clock, self._note)
-        all_of_it = ", and at all that is there" if self._options["refresh"] else ""
+        all_of_it = ", and at all that is there" if self._refresh else ""
         self._note(f"looking at what would change{all_of_it} …")
         with stopping(self._session, engine, "burst up"):
-            return engine.preview(_program(settings), refresh=self._options["refresh"])
+            return engine.preview(_program(settings), refresh=self._refresh)
 
     def _build(self, side: Side, settings: Settings, copy: Copy | None, changes: Changes) -> int:
         session, engine = self._session, side.engine
@@ -130,9 +161,7 @@ class _GoingUp:
                     stopping(session, engine, "burst up"),
                     told_by(session, as_json=as_json, wanted=changes) as told,
                 ):
-                    done, outputs = engine.up(
-                        _program(settings), told, refresh=self._options["refresh"]
-                    )
+                    done, outputs = engine.up(_program(settings), told, refresh=self._refresh)
             except BurstError:
                 if copy is not None:
                     with suppress(BurstError):  # the error that came first is what counts
@@ -222,10 +251,11 @@ def spans_of(changes: Changes) -> dict[str, tuple[float, float]]:
 def _stands_in_the_way(checks: list[Check]) -> BurstError:
     bad = [each for each in checks if each.verdict is Verdict.FAILED]
     if not bad:
-        return Refused("AWS did not tell all that has to be known of the account")
+        return Unreachable("AWS did not tell all that has to be known of the account")
     why = "\n".join(f"{each.name}: {each.found}" for each in bad)
     mend = "\n".join(each.mend for each in bad if each.mend)
-    return Refused(f"{counted(len(bad), 'check')} failed; nothing was changed", why=why, mend=mend)
+    kind = Unreachable if all(each.silent for each in bad) else Refused
+    return kind(f"{counted(len(bad), 'check')} failed; nothing was changed", why=why, mend=mend)
 
 
 def _loses(changes: Changes, cluster: str) -> BurstError:
@@ -238,6 +268,23 @@ def _loses(changes: Changes, cluster: str) -> BurstError:
         mend="undo that change of burst.yaml; or let the data go first, and build anew: "
         f"`burst down --delete-data` of {cluster}, then `burst up`",
     )
+
+
+def _uproots(side: Side, session: Session, changes: Changes) -> Refused | None:
+    """Looks at what runs only where something goes that it may stand on."""
+    staying = list(side.config.pools)
+    going = pools_going(changes, staying)
+    if not going and not ground_going(changes):
+        return None
+    cluster, region = side.config.cluster, side.region
+    machines = {pool: machines_of(cluster, region, pool) for pool in {*going, *staying}}
+    known = {id for ids in machines.values() for id in ids}
+    machines[""] = [id for id in machines_of(cluster, region) if id not in known]
+    trials: dict[str, list[str]] = {}
+    if table_of(side.look):
+        for each in session.workspace.store.live(Allocation):
+            trials.setdefault(each.pool, []).append(each.trial)
+    return uproots(changes, staying, machines, trials)
 
 
 def _preview_json(

@@ -35,6 +35,17 @@ def table_of(look: Look) -> str:
     return name if tags is not None and look.owns(tags) else ""
 
 
+def data_there(look: Look) -> set[str]:
+    """Which of `bucket` and `table` has the cluster's name and is there, whosever it is.
+
+    Raises:
+        BurstError: AWS does not tell.
+    """
+    with told("cannot tell whether the data is there"):
+        found = {"bucket": _bucket_tags(look), "table": _table_tags(look)}
+    return {kind for kind, tags in found.items() if tags is not None}
+
+
 def not_ours(look: Look) -> list[tuple[Thing, Refused]]:
     """Bucket and table that have the cluster's names and are not its own, and why they are left.
 

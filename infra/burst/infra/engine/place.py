@@ -70,7 +70,8 @@ def place_of(
     """
     if not _NAME.match(stack):
         why = "it has letters, digits and - _ . alone, 100 of them at the most"
-        raise UsageError(f"{stack!r} is no name of a stack", why=why)
+        mend = "name it so with --stack; without it, it has the cluster's name"
+        raise UsageError(f"{stack!r} is no name of a stack", why=why, mend=mend)
     found = url or environ.get("PULUMI_BACKEND_URL") or f"file://{home / 'pulumi' / where}"
     if not found.startswith(_SCHEMES):
         raise UsageError(

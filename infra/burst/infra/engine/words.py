@@ -212,6 +212,12 @@ def _whole(text: str, doing: str, again: str) -> BurstError:
     low = text.lower()
     if "passphrase" in low:
         return _passphrase(text)
+    if "nosuchbucket" in low:
+        return Refused(
+            f"{doing}: its bucket is not there",
+            why=_line(text),
+            mend="make it (`aws s3 mb s3://BUCKET`), or name one that is there with --state",
+        )
     why = "\n".join(text.splitlines()[-12:]) or "Pulumi's command ended without a word"
     return Refused(doing, why=why, mend=f"run {again} again; BURST_DEBUG=1 shows more")
 

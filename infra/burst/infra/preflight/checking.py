@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from enum import StrEnum
 
-from burst.core.errors import BurstError
+from burst.core.errors import BurstError, Unreachable
 from burst.infra.preflight.asking import Unknown
 
 
@@ -24,6 +24,8 @@ class Check:
     mend: str = ""
     code: str = ""
     """AWS's own, where it refused something."""
+    silent: bool = False
+    """Whether it failed for want of an answer: from AWS at all, or to these credentials."""
 
 
 def ok(name: str, found: str) -> Check:
@@ -40,7 +42,8 @@ def failed(name: str, found: str, mend: str = "", code: str = "") -> Check:
 
 def refused(name: str, error: BurstError, code: str = "") -> Check:
     """That an error stands in the way."""
-    return failed(name, in_words(error), error.mend, code)
+    silent = isinstance(error, Unreachable)
+    return Check(name, Verdict.FAILED, in_words(error), error.mend, code, silent)
 
 
 def not_known(name: str, answer: Unknown, *, needed: bool = False) -> Check:
@@ -52,8 +55,9 @@ def not_known(name: str, answer: Unknown, *, needed: bool = False) -> Check:
     mend = answer.error.mend
     if answer.denied:
         mend = f"allow {answer.action} to whoever asks, and it is looked at"
-    make = failed if needed else warning
-    return make(name, in_words(answer.error), mend, answer.code)
+    verdict = Verdict.FAILED if needed else Verdict.WARNING
+    silent = isinstance(answer.error, Unreachable)
+    return Check(name, verdict, in_words(answer.error), mend, answer.code, silent)
 
 
 def in_words(error: BurstError) -> str:
