@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 
 from burst.cli.account.auditing import ACCOUNT, Standing, is_built, with_standing
-from burst.core.aws.names import bucket_name, function_name, table_name, tag_list, tags_of
+from burst.core.aws.names import REGION, bucket_name, function_name, table_name, tag_list, tags_of
 from burst.core.config.cluster import Aws, ClusterConfig
 from burst.core.errors import Unreachable
 from burst.core.store.dynamodb.items import table_schema
@@ -98,6 +98,31 @@ def test_where_they_are_there_or_may_be_their_silence_is_a_finding() -> None:
     assert "a cable" in table.will
 
 
+ROLE = thing("role", "aws:iam/role:Role", "burst-lab-node")
+
+
+@pytest.mark.parametrize("things", [[], [FUNCTION, TABLE], [VPC], [TABLE]])
+def test_roles_of_the_cluster_of_this_name_in_another_region_are_explained(
+    things: list[Thing],
+) -> None:
+    standing = Standing(ACCOUNT_ID, [*things, ROLE], elsewhere={ROLE.id: "eu-west-1"})
+    without = with_standing([], Standing(ACCOUNT_ID, things), by_function=True)
+    found = with_standing([], standing, by_function=True)
+    (role,) = [each for each in found if each not in without]
+    assert (role.id, role.verdict) == ("burst-lab-node", Verdict.OWNED)
+    assert role.will == "it belongs to the cluster of this name in eu-west-1"
+
+
+def test_a_function_that_nothing_calls_is_a_finding_beside_what_stands() -> None:
+    stopped = ("burst-lab-every-minute", "the table's stream")
+    standing = Standing(ACCOUNT_ID, [VPC, FUNCTION, TABLE, BUCKET], stopped=stopped)
+    function, whole = with_standing([], standing, by_function=True)
+    assert unexplained([function, whole]) == [function]
+    assert (function.id, function.verdict) == (FUNCTION.id, Verdict.STOPPED)
+    for said in (*stopped, "`burst up` starts it again", "`burst down` goes on"):
+        assert said in function.will
+
+
 @pytest.mark.parametrize(
     ("cluster", "environ", "built"),
     [
@@ -166,15 +191,33 @@ def test_an_account_is_audited_before_while_and_after_it_is_built(
         Tags=TAGS,
     )
     rows, status = run()
-    assert (status, [each["kind"] for each in rows]) == (0, ["account's side"])
+    assert [(each["kind"], each["verdict"]) for each in rows] == [
+        ("function", "stopped"),
+        ("account's side", "owned"),
+    ]
+    assert (status, "all that calls it is gone" in rows[0]["will"]) == (1, True)
+    events, rule = client("events", servers.aws), "burst-lab-every-minute"
+    made = {"Name": rule, "ScheduleExpression": "rate(1 minute)", "Tags": tag_list(TAGS)}
+    events.put_rule(**made, State="DISABLED")
+    rows, status = run()
+    assert (status, rule in rows[0]["will"]) == (1, True)
+    events.enable_rule(Name=rule)
+    iam, trust = client("iam", servers.aws), json.dumps({"Version": "2012-10-17", "Statement": []})
+    tags = tag_list({**TAGS, REGION: "eu-west-1"})
+    iam.create_role(RoleName="burst-lab-node", AssumeRolePolicyDocument=trust, Tags=tags)
+    rows, status = run()
+    assert (status, [each["kind"] for each in rows]) == (0, ["account's side", "role"])
+    assert "in eu-west-1" in rows[1]["will"]
+    events.delete_rule(Name=rule)
     functions.delete_function(FunctionName=function_name("lab"))
     rows, status = run()
     assert (status, {each["verdict"] for each in rows}) == (1, {"stray", "owned"})
     ec2.delete_vpc(VpcId=vpc)
     rows, status = run()
-    assert (status, [each["kind"] for each in rows]) == (0, ["bucket", "table"])
+    assert (status, [each["kind"] for each in rows]) == (0, ["bucket", "table", "role"])
+    iam.delete_role(RoleName="burst-lab-node")
     dynamodb.delete_table(TableName=table_name("lab"))
     s3.delete_bucket(Bucket=bucket)
     assert run() == ([], 0)
-    for each in (ec2, dynamodb, s3, functions):
+    for each in (ec2, dynamodb, s3, functions, events, iam):
         each.close()
