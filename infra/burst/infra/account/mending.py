@@ -13,7 +13,7 @@ from typing import Any
 from burst.core.aws.telling import told
 from burst.core.clock import Clock
 from burst.core.errors import Refused
-from burst.infra.account.of_data import is_empty
+from burst.infra.account.of_data import is_empty, not_ours
 from burst.infra.account.removing import find_things, remove_things
 from burst.infra.account.sorts import Look, Thing, is_gone
 from burst.infra.engine.changes import DATA_TYPES, kind_of, name_of
@@ -39,7 +39,7 @@ def mend_pending(engine: Engine, look: Look, clock: Clock, tell: Callable[[str],
         tell(f"{_named(each)} was being made when burst was killed")
         _undo(look, each)
     orphans = _orphans(look, made, resources_in(record))
-    _keep_data(look, orphans)
+    _keep_data(look, [*orphans, *_unowned(look, made, resources_in(record))])
     left = remove_things(
         look, orphans, clock, lambda thing: tell(f"removed {thing.kind} {thing.id}")
     )
@@ -65,6 +65,18 @@ def _orphans(
     if unseen:
         raise unseen[0].error
     return [each for each in found if each.id not in ids]
+
+
+def _unowned(
+    look: Look, made: Sequence[Mapping[str, Any]], known: Sequence[Mapping[str, Any]]
+) -> list[Thing]:
+    """Data without the cluster's tag, that nothing removes: there where some was being made."""
+    types = {str(each.get("type", "")) for each in made}
+    if not types & set(DATA_TYPES):
+        return []
+    ids = {str(each.get("id", "")) for each in known}
+    others = [thing for thing, _ in not_ours(look)]
+    return [each for each in others if each.type in types and each.id not in ids]
 
 
 def _found_as(type: str) -> str:
