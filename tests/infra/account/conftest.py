@@ -8,12 +8,15 @@ import json
 import os
 import shutil
 from collections.abc import Iterator, Mapping
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 from zlib import crc32
 
 import pytest
+from boto3.session import Session as BotoSession
+from botocore.exceptions import ClientError
 from click.testing import CliRunner, Result
 
 from burst.cli.root import cli
@@ -134,4 +137,15 @@ def person(
         folder.mkdir()
         (folder / "burst.yaml").write_text(FILE.format(cluster=cluster, image=IMAGE))
         yield Person(cluster, folder, bundles)
+        _remove_networks(servers)
     gc.collect()  # what Pulumi's library leaves where a program is broken off is this test's
+
+
+def _remove_networks(servers: Servers) -> None:
+    """An account has five at the most, and all tests have one account."""
+    person = BotoSession(aws_access_key_id=ACCOUNT, aws_secret_access_key="testing")
+    ec2 = person.client("ec2", region_name=REGION, endpoint_url=servers.ec2)
+    for each in ec2.describe_vpcs()["Vpcs"]:
+        with suppress(ClientError):  # what a test that failed has left whole
+            if not each["IsDefault"]:
+                ec2.delete_vpc(VpcId=each["VpcId"])
