@@ -126,7 +126,7 @@ def test_numbers_in_words_are_those_of_the_code(sentence: str, value: float, tol
     ],
 )
 def test_the_timers_of_a_machine_are_as_described(variable: str, told: str) -> None:
-    (seconds,) = re.findall(rf"\{{{variable}:-(\d+)\}}", boot_file("deadman.sh"))
+    (seconds,) = re.findall(rf"limit {variable} \S+ (\d+)\)", boot_file("deadman.sh"))
     assert told.format(int(seconds) // 60) in text_of(POOLS)
 
 

@@ -270,7 +270,8 @@ def test_nothing_is_told_of_an_end_that_is_not_to_be_seen(instances: Any) -> Non
     assert pool.withdrawn(with_machine()) == {}
 
 
-TAGS = [{"Key": "burst:launch", "Value": LAUNCH}]
+OWN = [{"Key": "burst:cluster", "Value": "lab"}, {"Key": "burst:pool", "Value": "spot"}]
+TAGS = [*OWN, {"Key": "burst:launch", "Value": LAUNCH}]
 
 
 def test_what_outlived_the_machines_is_listed_with_one_request_of_each_kind() -> None:
@@ -280,22 +281,22 @@ def test_what_outlived_the_machines_is_listed_with_one_request_of_each_kind() ->
         ("describe_volumes", {"Volumes": [disk]}),
         (
             "describe_network_interfaces",
-            {"NetworkInterfaces": [{"NetworkInterfaceId": "eni-1", "TagSet": []}]},
+            {"NetworkInterfaces": [{"NetworkInterfaceId": "eni-1", "TagSet": OWN}]},
         ),
         (
             "describe_placement_groups",
             {
                 "PlacementGroups": [
-                    {"GroupName": "burst-lab-used"},
+                    {"GroupName": "burst-lab-used", "Tags": TAGS},
                     {"GroupName": GROUP, "Tags": TAGS},
                 ]
             },
         ),
     )
     assert pool_of(ec2).leftovers() == [
-        Leftover("volume", "vol-1", 100.0, LAUNCH),
-        Leftover("network interface", "eni-1", None),
-        Leftover("placement group", GROUP, None, LAUNCH),
+        Leftover("volume", "vol-1", 100.0, LAUNCH, "spot"),
+        Leftover("network interface", "eni-1", None, pool="spot"),
+        Leftover("placement group", GROUP, None, LAUNCH, "spot"),
     ]
     for _, asked in ec2.asked[1:]:
         names = {each["Name"] for each in asked["Filters"]}
