@@ -34,6 +34,7 @@ _TAGS = (
     "cloudwatch:GetDashboard",
     "cloudwatch:ListTagsForResource",
     "dynamodb:DescribeTable",
+    "dynamodb:Scan",
     "dynamodb:ListTagsOfResource",
     "events:DescribeRule",
     "events:ListTagsForResource",
