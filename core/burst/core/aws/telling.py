@@ -6,27 +6,16 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any
 
-from burst.core.aws.answers import DAMAGED, LOGIN, WHO, has_no_credentials
+from burst.core.aws.answers import (
+    DAMAGED,
+    DENIED,
+    LOGIN,
+    UNKNOWN_KEYS,
+    WHO,
+    code_in,
+    has_no_credentials,
+)
 from burst.core.errors import BurstError, Refused, Unauthorized, Unreachable
-
-_UNKNOWN_KEYS = (
-    "AuthFailure",
-    "ExpiredToken",
-    "ExpiredTokenException",
-    "IncompleteSignature",
-    "InvalidClientTokenId",
-    "InvalidSignatureException",
-    "RequestExpired",
-    "SignatureDoesNotMatch",
-    "UnrecognizedClientException",
-)
-_DENIED = (
-    "AccessDenied",
-    "AccessDeniedException",
-    "AuthorizationError",
-    "Client.UnauthorizedOperation",
-    "UnauthorizedOperation",
-)
 
 
 @contextmanager
@@ -57,15 +46,12 @@ def told(what: str) -> Iterator[None]:
 
 def code_of(error: BaseException) -> str:
     """AWS's own code of what `told` raised; empty where AWS did not answer."""
-    from botocore.exceptions import ClientError
-
-    cause = error.__cause__
-    return str(cause.response["Error"].get("Code", "")) if isinstance(cause, ClientError) else ""
+    return code_in(error.__cause__)
 
 
 def is_denied(error: BaseException) -> bool:
     """Whether AWS said that whoever asks may not, or not know."""
-    return code_of(error) in _DENIED
+    return code_of(error) in DENIED
 
 
 def _answered(what: str, response: Any) -> BurstError:
@@ -73,9 +59,9 @@ def _answered(what: str, response: Any) -> BurstError:
     code, message = str(facts.get("Code", "")), str(facts.get("Message", ""))
     status = int(response.get("ResponseMetadata", {}).get("HTTPStatusCode", 0))
     why = f"{message or status} ({code or status})"
-    if code in _UNKNOWN_KEYS:
+    if code in UNKNOWN_KEYS:
         return Unauthorized(what, why=why, mend=LOGIN)
-    if code in _DENIED:
+    if code in DENIED:
         return Refused(what, why=why, mend=WHO)
     if status >= 500 or status == 429:
         return Unreachable(what, why=why, mend="try again in a minute")

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 
-from burst.core.aws.answers import DAMAGED, LOGIN, WHO, has_no_credentials, may_pass
+from burst.core.aws.answers import DAMAGED, LOGIN, UNKNOWN_KEYS, WHO, has_no_credentials, may_pass
 from burst.core.errors import BurstError, NotFound, Refused, StoreError, Unauthorized, Unreachable
 from burst.core.retrying import Passing
 
@@ -19,7 +19,6 @@ _SPOILED = ("BadDigest", "XAmzContentSHA256Mismatch", "IncompleteBody", "Request
 """The request did not arrive as it was sent, which says nothing about the next one."""
 _AT_ONCE = ("ConditionalRequestConflict", "OperationAborted")
 """Another request for the same object was under way."""
-_UNKNOWN_KEYS = ("InvalidAccessKeyId", "SignatureDoesNotMatch", "InvalidToken", "ExpiredToken")
 
 
 @dataclass(frozen=True)
@@ -64,7 +63,7 @@ class Answer:
             )
         if self.status == 404:
             return NotFound(f"there is no {name}", why=why)
-        if self.code in _UNKNOWN_KEYS:
+        if self.code in UNKNOWN_KEYS:
             return Unauthorized(
                 f"S3 does not accept the AWS credentials for {name}", why=why, mend=LOGIN
             )

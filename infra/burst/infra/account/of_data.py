@@ -10,10 +10,11 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
+from burst.core.aws.answers import code_in
 from burst.core.aws.names import CLUSTER, bucket_name, table_name, untag
 from burst.core.aws.telling import told
 from burst.core.errors import Refused
-from burst.infra.account.sorts import Look, Sort, Thing, code_of, is_gone, pages
+from burst.infra.account.sorts import Look, Sort, Thing, is_gone, pages
 
 _AT_ONCE = 1000
 """Objects that S3 deletes with one request."""
@@ -126,7 +127,7 @@ def _bucket_tags(look: Look) -> Mapping[str, str] | None:
         s3.head_bucket(Bucket=name, ExpectedBucketOwner=look.account)
         return untag(s3.get_bucket_tagging(Bucket=name).get("TagSet"))
     except Exception as error:
-        if code_of(error) == "NoSuchTagSet":
+        if code_in(error) == "NoSuchTagSet":
             return {}
         if is_gone(error):
             return None

@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Any
 
-from burst.infra.account.sorts import Look, Sort, code_of, pages
+from burst.core.aws.answers import code_in
+from burst.infra.account.sorts import Look, Sort, pages
 
 _ENDED = ("deleted", "deleting", "failed")
 
@@ -69,7 +70,7 @@ def _forget_others(ec2: Any, group: str) -> None:
                 try:
                     revoke(GroupId=group, IpPermissions=rules)
                 except Exception as error:
-                    if code_of(error) != "InvalidPermission.NotFound":
+                    if code_in(error) != "InvalidPermission.NotFound":
                         raise
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass
 
+from burst.core.aws.answers import code_in
 from burst.core.aws.telling import told
 from burst.core.clock import Clock
 from burst.core.errors import BurstError
@@ -12,7 +13,7 @@ from burst.infra.account.of_data import DATA
 from burst.infra.account.of_ec2 import NETWORK
 from burst.infra.account.of_iam import ACCESS
 from burst.infra.account.of_runner import RUNNER
-from burst.infra.account.sorts import Look, Sort, Thing, code_of, is_gone
+from burst.infra.account.sorts import Look, Sort, Thing, is_gone
 
 _PAUSE_S = 5.0
 _PATIENCE_S = 600.0
@@ -108,7 +109,7 @@ def _remove(look: Look, sort: Sort, thing: Thing) -> None:
             try:
                 sort.remove(look, thing.id)
             except Exception as error:
-                code = code_of(error)
+                code = code_in(error)
                 if not is_gone(error):
                     raise
     except BurstError as error:

@@ -6,6 +6,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
+from burst.core.aws.answers import code_in
 from burst.core.aws.names import CLUSTER, untag
 from burst.infra.preflight.asking import Asking
 
@@ -75,15 +76,9 @@ def pages(client: Any, operation: str, key: str, **asked: Any) -> Iterator[Any]:
         yield from page.get(key) or []
 
 
-def code_of(error: Exception) -> str:
-    """AWS's own code of an error of boto3's; empty for others."""
-    response = getattr(error, "response", None) or {}
-    return str(response.get("Error", {}).get("Code", ""))
-
-
 def is_gone(error: Exception) -> bool:
     """Whether AWS says that there is no such thing."""
-    code = code_of(error)
+    code = code_in(error)
     return (
         code.endswith((".NotFound", "NotFound", "NotFoundException", ".Malformed"))
         or code.startswith("NoSuch")

@@ -6,7 +6,7 @@ import re
 from collections.abc import Iterable
 from dataclasses import dataclass
 
-from burst.core.aws.answers import LOGIN, WHO
+from burst.core.aws.answers import DENIED, LOGIN, UNKNOWN_KEYS, WHO
 from burst.core.errors import BurstError, Refused, Unauthorized, Unreachable
 from burst.infra.engine.changes import kind_of, name_of, type_of
 
@@ -29,25 +29,6 @@ _QUIET = re.compile(
     r"(?:resource )?(?:update|preview|destroy|deletion|refresh) failed[.!]?\Z", re.I
 )
 
-_ACCESS = (
-    "AccessDenied",
-    "AccessDeniedException",
-    "UnauthorizedOperation",
-    "AuthorizationError",
-    "AuthorizationErrorException",
-    "Client.UnauthorizedOperation",
-)
-_KEYS = (
-    "AuthFailure",
-    "ExpiredToken",
-    "ExpiredTokenException",
-    "IncompleteSignature",
-    "InvalidClientTokenId",
-    "InvalidSignatureException",
-    "RequestExpired",
-    "SignatureDoesNotMatch",
-    "UnrecognizedClientException",
-)
 _SLOW = (
     "Throttling",
     "ThrottlingException",
@@ -67,7 +48,9 @@ _QUOTAS = {
     "VpcEndpointLimitExceeded": "Interface VPC endpoints per VPC (L-29B6F2EB)",
     "SubnetLimitExceeded": "Subnets per VPC (L-407747CB)",
     "SecurityGroupLimitExceeded": "VPC security groups per Region (L-E79EC296)",
-    "RulesPerSecurityGroupLimitExceeded": "Inbound or outbound rules per security group (L-0EA8095F)",  # noqa: E501
+    "RulesPerSecurityGroupLimitExceeded": (
+        "Inbound or outbound rules per security group (L-0EA8095F)"
+    ),
     "TooManyBuckets": "General purpose buckets (L-DC2B2D3D)",
     "CodeStorageExceededException": "Function and layer storage (L-2ACBD22F)",
 }
@@ -141,7 +124,7 @@ def code_of(text: str) -> tuple[str, str]:
         found = pattern.search(text)
         if found:
             return found["code"], _line(found["text"])
-    known = (*_ACCESS, *_KEYS, *_SLOW, *_QUOTAS, *_NAMES, "BucketAlreadyExists")
+    known = (*DENIED, *UNKNOWN_KEYS, *_SLOW, *_QUOTAS, *_NAMES, "BucketAlreadyExists")
     for found in _CODE_FIRST.finditer(text):
         if found["code"] in known:
             return found["code"], _line(found["text"])
@@ -159,9 +142,9 @@ def _one(said: Said, again: str) -> BurstError:
 
 
 def _by_code(code: str, words: str, what: str, why: str, again: str) -> BurstError:
-    if code in _KEYS:
+    if code in UNKNOWN_KEYS:
         return Unauthorized(what, why=why, mend=f"{LOGIN}, and run {again} again")
-    if code in _ACCESS:
+    if code in DENIED:
         return Refused(what, why=_denied(words, code), mend=_permit(words, again))
     if code in _SLOW:
         return Unreachable(what, why=why, mend=f"run {again} again: it goes on where it stopped")

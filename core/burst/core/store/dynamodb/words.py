@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any
 
-from burst.core.aws.answers import DAMAGED, LOGIN, WHO, has_no_credentials, may_pass
+from burst.core.aws.answers import DAMAGED, LOGIN, UNKNOWN_KEYS, WHO, has_no_credentials, may_pass
 from burst.core.errors import BurstError, NoStore, Refused, StoreError, Unauthorized, Unreachable
 from burst.core.retrying import Passing
 
@@ -18,15 +18,6 @@ _THROTTLED = (
     "ThrottlingException",
     "ThrottledException",
     "TransactionInProgressException",
-)
-_UNKNOWN_KEYS = (
-    "ExpiredToken",
-    "ExpiredTokenException",
-    "IncompleteSignatureException",
-    "InvalidClientTokenId",
-    "InvalidSignatureException",
-    "MissingAuthenticationTokenException",
-    "UnrecognizedClientException",
 )
 
 
@@ -67,7 +58,7 @@ def _in_words(response: Any, table: str) -> tuple[BurstError, bool]:
     if code == "ResourceNotFoundException":
         mend = "`burst up` makes it; or correct BURST_STORE, or `store` in burst.yaml"
         return NoStore(f"there is no table {table}", why=why, mend=mend), False
-    if code in _UNKNOWN_KEYS:
+    if code in UNKNOWN_KEYS:
         what = f"DynamoDB does not accept the AWS credentials for table {table}"
         return Unauthorized(what, why=why, mend=LOGIN), False
     if code in ("AccessDeniedException", "AccessDenied"):

@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from email.utils import parsedate_to_datetime
 from typing import Any
 
-from burst.core.aws.answers import DAMAGED, LOGIN, has_no_credentials, may_pass
+from burst.core.aws.answers import DAMAGED, LOGIN, UNKNOWN_KEYS, has_no_credentials, may_pass
 from burst.core.clock import Clock, SystemClock
 from burst.core.errors import BurstError, Refused, Unauthorized, Unreachable
 from burst.core.model import RefusalKind
@@ -26,17 +26,6 @@ _RETRIES = Retries(attempts=6, first_s=0.5, longest_s=4.0, within_s=5.5)
 _PATIENT = ("create_fleet",)
 """What takes EC2 some time to answer, and must not be asked twice."""
 _THROTTLED = ("RequestLimitExceeded", "RequestThrottled", "Throttling", "ThrottlingException")
-_UNKNOWN_KEYS = (
-    "AuthFailure",
-    "ExpiredToken",
-    "ExpiredTokenException",
-    "IncompleteSignature",
-    "InvalidClientTokenId",
-    "MissingAuthenticationToken",
-    "RequestExpired",
-    "SignatureDoesNotMatch",
-    "UnrecognizedClientException",
-)
 
 
 @dataclass(frozen=True)
@@ -224,7 +213,7 @@ def _in_words(operation: str, response: Any) -> Exception:
         return Passing(_no_answer(operation, why))
     if kind_of(code) is not RefusalKind.BUG:
         return said  # a lack of capacity may come with status 500
-    if code in _UNKNOWN_KEYS:
+    if code in UNKNOWN_KEYS:
         return Unauthorized("EC2 does not accept the AWS credentials", why=why, mend=LOGIN)
     if status >= 500 or status in (0, 408, 429):
         return Lost(_no_answer(operation, why))
