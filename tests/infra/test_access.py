@@ -83,6 +83,7 @@ POLICIES: Mapping[str, Callable[[Settings], Mapping[str, Any]]] = {
 _PARTS = "a file of more than 1 GiB is sent in parts, and given up whole"
 _UPLOADS = "an upload that nobody will finish is discarded after a day"
 _TYPES = "only of an instance type that burst's own table lacks, EC2 is asked"
+_WHOSE = "only of a {} of that name it is asked whose it is, and here there is none"
 _AWS_ITSELF = "AWS does it in the function's name"
 UNSEEN: Mapping[str, Mapping[str, str]] = {
     NODE: {"s3:AbortMultipartUpload": _PARTS},
@@ -104,7 +105,14 @@ UNSEEN: Mapping[str, Mapping[str, str]] = {
         "ec2:DescribeInstanceTypeOfferings": _TYPES,
         "ec2:DescribeSubnets": _TYPES,
     },
-    AUDITOR: {"s3:GetObject": "the cluster file is in the bucket for whoever has no copy"},
+    AUDITOR: {
+        "s3:GetObject": "the cluster file is in the bucket for whoever has no copy",
+        "budgets:ListTagsForResource": _WHOSE.format("budget"),
+        "cloudwatch:GetDashboard": _WHOSE.format("dashboard"),
+        "events:DescribeRule": "only of a rule that is there it is asked whether it is on",
+        "lambda:ListTags": _WHOSE.format("trigger by the table's stream"),
+        "logs:ListTagsForResource": _WHOSE.format("log group"),
+    },
 }
 """What a policy allows that the life below does not need, and why it does so."""
 
