@@ -12,7 +12,6 @@ from burst.core.states import NodeState, TrialState
 from burst.core.workspace import Workspace
 from burst.runner.loop import Runner
 from burst.runner.pools.elsewhere import (
-    driven_by_people,
     left_to_people,
     left_to_the_function,
     pools_of_the_function,
@@ -26,21 +25,19 @@ FUNCTION, HERE = Aws(region="us-east-1"), Aws(region="us-east-1", runner="here")
 
 
 @pytest.mark.parametrize(
-    ("aws", "pools", "function", "people"),
+    ("aws", "pools", "function"),
     [
-        (None, {"local": LOCAL}, set(), True),
-        (FUNCTION, {"local": LOCAL, "spot": SPOT}, {"spot"}, True),
-        (FUNCTION, {"onprem": STATIC, "spot": SPOT}, {"spot"}, False),
-        (HERE, {"onprem": STATIC, "spot": SPOT}, set(), True),
+        (None, {"local": LOCAL}, set()),
+        (FUNCTION, {"local": LOCAL, "spot": SPOT}, {"spot"}),
+        (FUNCTION, {"onprem": STATIC, "spot": SPOT}, {"spot"}),
+        (HERE, {"onprem": STATIC, "spot": SPOT}, set()),
     ],
 )
 def test_a_pool_in_aws_is_the_functions_where_there_is_one(
     aws: Aws | None, pools: dict[str, LocalPool | StaticPool | AwsPool], function: set[str],
-    people: bool,
 ) -> None:  # fmt: skip
     cluster = ClusterConfig(cluster="lab", aws=aws, pools=dict(pools))
     assert left_to_the_function(cluster) == function
-    assert driven_by_people(cluster) == people
     assert left_to_people(cluster) == {name for name in pools if name == "local"}
 
 

@@ -26,9 +26,7 @@ def is_driven_elsewhere(session: Session, pools: Iterable[str]) -> bool:
     from burst.runner.pools.elsewhere import left_to_people
 
     cluster = session.workspace.cluster
-    if cluster.aws is None or cluster.aws.runner != "function":
-        return False
-    return left_to_people(cluster).isdisjoint(pools)
+    return cluster.has_function and left_to_people(cluster).isdisjoint(pools)
 
 
 def pools_of(session: Session, record: Experiment | Trial) -> tuple[str, ...]:

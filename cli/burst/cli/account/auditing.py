@@ -56,7 +56,7 @@ def find_all(session: Session, pools: Mapping[str, Pool]) -> list[Found]:
     except BurstError as error:
         return [_unseen("account", error), *found]
     assert cluster.aws is not None
-    return with_standing(found, standing, by_function=cluster.aws.runner == "function")
+    return with_standing(found, standing, by_function=cluster.has_function)
 
 
 def is_built(cluster: ClusterConfig, environ: Mapping[str, str]) -> bool:
@@ -85,7 +85,7 @@ def look(cluster: ClusterConfig, environ: Mapping[str, str]) -> Standing:
         things, unseen = find_things(of, data=True)
         with told(f"cannot tell in which region roles of {cluster.cluster} belong"):
             others = elsewhere(of, things)
-        stopped = _stopped(of, things) if cluster.aws.runner == "function" else ()
+        stopped = _stopped(of, things) if cluster.has_function else ()
     finally:
         asking.close()
     return Standing(account, things, unseen, others, stopped)

@@ -143,3 +143,8 @@ class ClusterConfig(Section):
     pools: dict[str, PoolConfig] = Field(default_factory=_only_this_machine)
     scheduler: Scheduler = Scheduler()
     """For every pool that has none of its own."""
+
+    @property
+    def has_function(self) -> bool:
+        """Whether a function in the account acts for the pools of AWS."""
+        return self.aws is not None and self.aws.runner == "function"

@@ -58,7 +58,7 @@ class Access(pulumi.ComponentResource):
         self._own = pulumi.ResourceOptions(parent=self)
         self._node()
         self.runner_role_arn = None
-        if args.settings.aws.runner == "function":
+        if args.settings.config.has_function:
             self.runner_role_arn = self._role("runner", "lambda", runner_policy(args.settings))[1]
         self.policies = {person: self._policy(person) for person in _PEOPLE}
         self.register_outputs({"policies": dict(self.policies)})

@@ -40,7 +40,7 @@ class Watching(pulumi.ComponentResource):
         self._settings = settings = args.settings
         self._own = pulumi.ResourceOptions(parent=self)
         self.topic_arn, self.alarm_names = None, ()
-        if settings.aws.runner == "function":
+        if settings.config.has_function:
             self._runner()
         if settings.aws.budget is not None:
             self._budget(settings.aws.budget.usd, settings.aws.budget.email)

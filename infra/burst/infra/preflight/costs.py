@@ -98,7 +98,7 @@ def _network(settings: Settings) -> Iterator[Line]:
 
 
 def _runner(settings: Settings) -> Iterator[Line]:
-    if settings.aws.runner != "function":
+    if not settings.config.has_function:
         return
     calls, million = CALLS_A_MONTH, 1e6
     work = calls * IDLE_CALL_S * MEMORY_GIB
@@ -156,6 +156,6 @@ def _notes(settings: Settings) -> tuple[str, ...]:
         f"A guide, and no bill: AWS's list prices of {prices.REGION} as of {prices.DATE}{here}.",
         f"Instances: on demand, as of {table_date()}; spot costs less, and its price changes.",
     ]
-    if settings.aws.runner == "function":
+    if settings.config.has_function:
         notes.append("Alarms and the dashboard are free as long as the account has few others.")
     return tuple(notes)

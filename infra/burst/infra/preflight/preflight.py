@@ -120,7 +120,7 @@ def _check_rest(
     facts = _facts(config, seen)
     if facts is not None and facts.zones:
         yield check_network(config, facts.zones, facts.types, answers["vpcs"])
-    if aws_of(config).runner == "function":
+    if config.has_function:
         yield _check_function(seen.executions)
     yield check_claims(config.cluster, claims)
 

@@ -72,6 +72,6 @@ def _needed(settings: Settings) -> Iterator[Stage]:
     if aws.nat:
         yield NAT
     yield from (ROLES, TEMPLATES, TABLE, BUCKET)
-    if aws.runner == "function":
+    if settings.config.has_function:
         yield FUNCTION
     yield WATCHING

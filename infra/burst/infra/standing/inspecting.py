@@ -31,7 +31,7 @@ def inspect(config: ClusterConfig, facts: Facts, environ: Mapping[str, str]) -> 
     """
     asking = Asking(facts.region, environ)
     look = Look(config.cluster, facts.account, facts.region, asking)
-    with_function = aws_of(config).runner == "function"
+    with_function = config.has_function
     try:
         found = at_once(
             {

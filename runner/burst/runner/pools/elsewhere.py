@@ -22,7 +22,7 @@ _UNKNOWN_SLOTS = 1024
 
 def left_to_the_function(cluster: ClusterConfig) -> frozenset[str]:
     """Names of the pools that a runner outside the account leaves alone."""
-    if cluster.aws is None or cluster.aws.runner != "function":
+    if not cluster.has_function:
         return frozenset()
     return frozenset(name for name, pool in cluster.pools.items() if isinstance(pool, AwsPool))
 
@@ -30,8 +30,7 @@ def left_to_the_function(cluster: ClusterConfig) -> frozenset[str]:
 def gone_from_here(ws: Workspace) -> Gone | None:
     """Pools that the cluster file does not have any more, where a runner outside the account acts
     for what they have left."""
-    alone = ws.cluster.aws is None or ws.cluster.aws.runner != "function"
-    return open_gone(ws) if alone else None
+    return None if ws.cluster.has_function else open_gone(ws)
 
 
 def left_to_people(cluster: ClusterConfig) -> frozenset[str]:
@@ -49,9 +48,3 @@ def pools_of_the_function(ws: Workspace) -> Mapping[str, Pool]:
             slots = config.slots or _UNKNOWN_SLOTS
             own[name] = StaticPool(name, StaticPoolConfig(slots_per_node=slots, max_nodes=1))
     return own
-
-
-def driven_by_people(cluster: ClusterConfig) -> bool:
-    """Whether anything would be left undone if nobody ran a runner outside the account."""
-    alone = cluster.aws is None or cluster.aws.runner != "function"
-    return alone or bool(left_to_people(cluster))
