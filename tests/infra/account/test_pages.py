@@ -8,7 +8,6 @@ import pytest
 from rich.console import Console, RenderableType
 
 from burst.cli.account.progress import JsonLines, Lines, Parts
-from burst.cli.account.up import time_for
 from burst.cli.session import Session
 from burst.cli.views.account import (
     changes_page,
@@ -21,6 +20,7 @@ from burst.cli.views.account import (
 from burst.core.clock import ManualClock
 from burst.infra.account.sorts import Thing
 from burst.infra.engine.changes import Change, Changes, Op, step
+from burst.infra.lasting import time_for
 from burst.infra.preflight import Check, Verdict
 from burst.infra.program import build
 from tests.infra.registering import registered, settings_of
