@@ -19,7 +19,7 @@ from burst.core.ids import new_id, trial_id
 from burst.core.model import Allocation, Drain, DrainCause, Experiment, Node, Share, Trial
 from burst.core.states import AllocationState, Reason, TrialState, advance
 from burst.core.store import update
-from burst.core.store.port import Put
+from burst.core.store.port import Put, Store
 from burst.core.workspace import Workspace, open_workspace
 from burst.runner.agent.serving.main import serve
 from burst.runner.agent.serving.registration import join
@@ -185,13 +185,15 @@ class Running:
         except BaseException as error:
             self.error = error
 
-    def tell_to_leave(self) -> None:
+    def tell_to_leave(self, store: Store | None = None) -> None:
+        """By way of `store`: the agent's own may be one that fails at a call of its choice."""
+
         def change(node: Node) -> Node | None:
             if node.draining is not None:
                 return None
             return node.model_copy(update={"draining": CLOCK.now()})
 
-        update(self._ws.store, Node, self._node.id, change)
+        update(store or self._ws.store, Node, self._node.id, change)
 
     def join(self, seconds: float = 60.0) -> Reason | None:
         self.thread.join(seconds)
@@ -226,6 +228,6 @@ def start(cluster: Cluster) -> Iterator[Callable[..., Running]]:
     yield begin
     for running in begun:
         if running.thread.is_alive():
-            running.tell_to_leave()
+            running.tell_to_leave(cluster.ws.store)
             running.thread.join(20)
             assert not running.thread.is_alive()
