@@ -13,7 +13,7 @@ from burst.core.model import Checkpoint, ExitKind
 from burst.harness import Batch, Epoch, LRScheduler, PyTorchTrial, PyTorchTrialContext, Trainer
 from burst.harness.errors import MetricError, TrialError
 from burst.harness.trial.context import Setting
-from burst.harness.trial.loop import Goal
+from burst.harness.trial.goal import Goal
 from burst.harness.trial.lr_scheduler import StepMode
 from tests.harness.trial.lab import HPARAMS, TRIAL, Counting, Lab, TinyTrial
 

@@ -13,18 +13,18 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from itertools import chain
-from typing import Any, Literal
+from typing import Any
 
-from burst.core.errors import BurstError, ConfigError
+from burst.core.errors import BurstError
 from burst.core.launch import Outcome
 from burst.core.model import ExitKind, Lengths
 from burst.harness.agreement import Wish
 from burst.harness.data.port import BatchSource
-from burst.harness.errors import did_you_mean
 from burst.harness.session import Session
 from burst.harness.trial.callbacks import PyTorchCallback
 from burst.harness.trial.context import PyTorchTrialContext
 from burst.harness.trial.expected import Expected
+from burst.harness.trial.goal import Goal, tell_missing
 from burst.harness.trial.keeper import Keeper
 from burst.harness.trial.metrics import TrainingMetrics
 from burst.harness.trial.schedule import Schedule
@@ -33,21 +33,6 @@ from burst.harness.trial.validation import Validation
 
 _FIRST_PAUSE_S = 1.0
 _LONGEST_PAUSE_S = 15.0
-
-Policy = Literal["best", "all", "none"]
-
-
-@dataclass(frozen=True)
-class Goal:
-    """What validations are for."""
-
-    metric: str = "validation_loss"
-    smaller_is_better: bool = True
-    policy: Policy = "best"
-    """Which validations are followed by a checkpoint."""
-    needed: bool = False
-    """Whether the searcher cannot do without the metric."""
-    at_start: bool = False
 
 
 @dataclass
@@ -251,15 +236,10 @@ class Loop:
 
     def _check_goal(self, metrics: dict[str, float]) -> None:
         """See that validations report what the search goes by."""
-        name = self._goal.metric
-        if name in metrics or self._told_goal:
+        if self._told_goal or self._goal.metric in metrics:
             return
         self._told_goal = True
-        text = f"no validation metric is called {name!r}, which `searcher.metric` names"
-        mend = did_you_mean(name, metrics)
-        if self._goal.needed:
-            raise ConfigError(text, mend=mend)
-        self._session.warn("trial.metric_missing", f"{text}; {mend}")
+        tell_missing(self._goal, metrics, self._session)
 
     def _checkpoint(self, *, dispensable: bool = False) -> None:
         keeper = self._parts.keeper

@@ -15,13 +15,12 @@ import torch
 from torch import nn
 
 from burst.harness.checkpoints.shards import is_sharded
-from burst.harness.trial.context import PyTorchTrialContext
-from burst.harness.trial.metrics import TrainingMetrics
+from burst.harness.trial.held import Held, Sums
 
 
 def take_over(
-    context: PyTorchTrialContext,
-    metrics: TrainingMetrics,
+    context: Held,
+    metrics: Sums,
     halves: Sequence[Mapping[str, Any]],
     before: int,
 ) -> list[str]:
@@ -53,7 +52,7 @@ def _average(
     model: nn.Module,
     sums: Sequence[Mapping[str, Any]],
     before: int,
-    context: PyTorchTrialContext,
+    context: Held,
 ) -> bool:
     """Give a model the average of what `before` ranks had summed up; False, and it has nothing, if
     some of that is sparse."""

@@ -15,8 +15,8 @@ from burst.harness.leaving import leave_badly, leave_well
 from burst.harness.session import Session
 from burst.harness.settings import device_of, max_length, needs_metric
 from burst.harness.trial.context import PyTorchTrialContext, Setting
+from burst.harness.trial.goal import Goal
 from burst.harness.trial.interval import Conditions
-from burst.harness.trial.loop import Goal
 from burst.harness.trial.trainer import Trainer
 from burst.harness.trial.trial import PyTorchTrial, evaluates_batches
 

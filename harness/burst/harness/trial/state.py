@@ -17,13 +17,11 @@ from torch import nn
 
 from burst.harness.checkpoints.codec import rng
 from burst.harness.checkpoints.shards import Like, is_sharded, shard_like
-from burst.harness.data.port import BatchSource
 from burst.harness.errors import TrialError
 from burst.harness.trial import optimizer_state
 from burst.harness.trial.callbacks import PyTorchCallback
-from burst.harness.trial.context import PyTorchTrialContext
 from burst.harness.trial.exports import export_of
-from burst.harness.trial.metrics import TrainingMetrics
+from burst.harness.trial.held import Held, Position, Sums
 from burst.harness.trial.model_state import (
     ModelState,
     look_at,
@@ -38,10 +36,10 @@ from burst.harness.trial.structure import Structure, differences, misfit, struct
 class TrialState:
     """The living parts that a checkpoint is taken from and put back into."""
 
-    context: PyTorchTrialContext
+    context: Held
     callbacks: Mapping[str, PyTorchCallback]
-    metrics: TrainingMetrics
-    source: BatchSource
+    metrics: Sums
+    source: Position
     _exported: dict[str, Any] | None = None
 
     def look(self) -> list[ModelState]:

@@ -12,9 +12,10 @@ from burst.harness.data.port import BatchSource
 from burst.harness.errors import TrialError
 from burst.harness.trial.callbacks import PyTorchCallback, overrides
 from burst.harness.trial.context import PyTorchTrialContext
+from burst.harness.trial.goal import Goal, Policy
 from burst.harness.trial.interval import Conditions
 from burst.harness.trial.keeper import Keeper
-from burst.harness.trial.loop import Goal, Loop, Parts, Policy
+from burst.harness.trial.loop import Loop, Parts
 from burst.harness.trial.metrics import TrainingMetrics
 from burst.harness.trial.schedule import Periods, Schedule
 from burst.harness.trial.state import TrialState
