@@ -8,10 +8,12 @@ plain script that never touches tensors never loads torch.
 
 from __future__ import annotations
 
-import importlib
-from typing import TYPE_CHECKING, Any
-
+# Every Python program that a trial's command starts imports this: `typing` alone would be most of
+# what that costs.
+TYPE_CHECKING = False
 if TYPE_CHECKING:
+    from typing import Any
+
     from burst.harness.checkpoints.codec.state_types import register_state_type
     from burst.harness.core_api import CoreContext, init
     from burst.harness.data import DataLoader
@@ -68,6 +70,8 @@ __all__ = [
 def __getattr__(name: str) -> Any:
     if name not in _HOMES:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    import importlib
+
     value = getattr(importlib.import_module(f"{__name__}.{_HOMES[name]}"), name)
     globals()[name] = value
     return value

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import os
 import sys
+from pathlib import Path
 
 from burst.core.errors import UsageError
 from burst.core.launch import LaunchSpec, names_class, read_launch
@@ -15,6 +16,9 @@ from burst.harness.errors import TrialError
 from burst.harness.leaving import note, status_of
 from burst.harness.process import Terminated, die_with_parent, write_output_to
 from burst.harness.traces import format_user_traceback
+
+_SITE = Path(__file__).parent / "transformers" / "site"
+"""Attaches burst to every Python that a command starts. A trial class needs no such thing."""
 
 
 def main() -> int:
@@ -67,6 +71,9 @@ def _become_command(spec: LaunchSpec) -> None:
     from burst.harness.interpolate import command_of
 
     words = command_of(spec.config["entrypoint"], spec.hparams)
+    os.environ["PYTHONPATH"] = os.pathsep.join(
+        filter(None, (str(_SITE), os.environ.get("PYTHONPATH", "")))
+    )
     try:
         os.execvp(words[0], words)
     except OSError as error:
