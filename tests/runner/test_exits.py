@@ -242,3 +242,11 @@ def test_a_node_is_not_blocked_for_what_its_environment_lacked(at: int) -> None:
     row = [attempt(ExitKind.INFRASTRUCTURE)] * 3
     row[at] = without_credentials()
     assert "blocked_nodes" not in after_exit(trial(), row[0], 0, NOW, row=row).fields
+
+
+def test_a_trial_that_stopped_itself_keeps_its_own_word_for_why() -> None:
+    said = Exit(kind=ExitKind.STOPPED, code="early_stopping", text="eval_loss is no better")
+    own = after_exit(trial(), attempt(ExitKind.STOPPED).model_copy(update={"exit": said}), 5, NOW)
+    silent = after_exit(trial(), attempt(ExitKind.STOPPED), 5, NOW)
+    assert own.reason == Reason(code="early_stopping", text="eval_loss is no better")
+    assert silent.reason == Reason(code="stopped", text="it stopped itself early")

@@ -38,6 +38,9 @@ LAUNCH_VARIABLE = "BURST_LAUNCH"
 ALLOCATION_VARIABLE = "BURST_ALLOCATION"
 """Environment variable with the allocation's id, inherited by every process of an attempt, so
 that the last of them can be found and ended whatever became of its parents."""
+COMMAND_VARIABLE = "BURST_COMMAND"
+"""Environment variable with the number of the process that became a trial's command, so that a
+process knows whether a shell or a launcher waits for it."""
 
 EXIT_INVALID_HP = 64
 """A rank's exit status when the trial refused its hyperparameters."""
@@ -143,6 +146,12 @@ class Outcome(BaseModel):
     durable: bool = True
     """Whether everything trained so far is in a durable checkpoint."""
     text: str = ""
+    """Why, where it ended itself early."""
+    code: str = ""
+    """The same as one word: `early_stopping`."""
+    status_to_come: bool = False
+    """Whether the program said it while it was leaving and its exit status was its own to choose:
+    one that is not 0 then still means that it failed."""
 
     def write(self, folder: Path) -> None:
         _write_json(folder / "outcome.json", self.model_dump_json())

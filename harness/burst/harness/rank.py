@@ -11,7 +11,7 @@ import sys
 from pathlib import Path
 
 from burst.core.errors import UsageError
-from burst.core.launch import LaunchSpec, names_class, read_launch
+from burst.core.launch import COMMAND_VARIABLE, LaunchSpec, names_class, read_launch
 from burst.harness.errors import TrialError
 from burst.harness.leaving import note, status_of
 from burst.harness.process import Terminated, die_with_parent, write_output_to
@@ -71,6 +71,7 @@ def _become_command(spec: LaunchSpec) -> None:
     from burst.harness.interpolate import command_of
 
     words = command_of(spec.config["entrypoint"], spec.hparams)
+    os.environ[COMMAND_VARIABLE] = str(os.getpid())
     os.environ["PYTHONPATH"] = os.pathsep.join(
         filter(None, (str(_SITE), os.environ.get("PYTHONPATH", "")))
     )

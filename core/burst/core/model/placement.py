@@ -32,6 +32,10 @@ class Exit(Part):
     failure: Failure | None = None
     durable: bool = True
     """Whether a drain's checkpoint was durable before the deadline."""
+    text: str = ""
+    """What the trial says of why it stopped itself; may be empty."""
+    code: str = ""
+    """The same as one word: `early_stopping`."""
 
 
 class DrainCause(StrEnum):

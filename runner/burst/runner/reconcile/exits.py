@@ -61,9 +61,7 @@ def after_exit(
         case ExitKind.COMPLETED:
             return After(TrialState.COMPLETED, Reason(code="completed", text="trained to its end"))
         case ExitKind.STOPPED:
-            return After(
-                TrialState.STOPPED, Reason(code="stopped", text="it stopped itself early")
-            )
+            return After(TrialState.STOPPED, _why_stopped(exit))
         case ExitKind.INVALID_HP:
             return _unless_ending(trial, _after_invalid(exit))
         case ExitKind.DRAINED:
@@ -104,6 +102,10 @@ def _unless_wanted(trial: Trial, after: After) -> After:
 
 def _unless_ending(trial: Trial, after: After) -> After:
     return _unless_wanted(trial, after) if trial.state is TrialState.STOPPING else after
+
+
+def _why_stopped(exit: Exit) -> Reason:
+    return Reason(code=exit.code or "stopped", text=exit.text or "it stopped itself early")
 
 
 def _after_loss(allocation: Allocation, row: Sequence[Allocation], now: float) -> After:

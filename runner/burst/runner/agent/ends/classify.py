@@ -59,8 +59,8 @@ def classify(ended: Ended) -> Exit:
     if ended.drain is not None and ended.drain.cause is DrainCause.KILL:
         return Exit(kind=ExitKind.DRAINED, durable=False)
     said = ended.outcome
-    if said is not None and said.kind in _DONE and ended.failure is None:
-        return Exit(kind=said.kind, durable=said.durable)
+    if said is not None and said.kind in _DONE and ended.failure is None and not _took_back(ended):
+        return Exit(kind=said.kind, durable=said.durable, text=said.text, code=said.code)
     quietly = ended.status == 0 and said is None
     if ended.failure is None and (
         ended.forced or (quietly and ended.drain is not None and ended.connected)
@@ -70,6 +70,14 @@ def classify(ended: Ended) -> Exit:
         return Exit(kind=ExitKind.COMPLETED)
     failure = _failure(ended)
     return Exit(kind=_kind_of(ended, failure), failure=failure)
+
+
+def _took_back(ended: Ended) -> bool:
+    """Whether a script that said how training ended chose a status of failure after all. Signals,
+    which end a process while it is torn down, are not chosen."""
+    to_come = ended.outcome is not None and ended.outcome.status_to_come
+    chosen = ended.status not in (None, 0) and signal_of(ended.status) is None
+    return to_come and chosen and not ended.forced
 
 
 def _kind_of(ended: Ended, failure: Failure) -> ExitKind:
