@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from burst.core.aws.names import blobs_url, store_url
+from burst.core.aws.sessions import aws_session
 from burst.core.aws.telling import told
 from burst.core.config.cluster import ClusterConfig
 from burst.core.errors import Refused, Unreachable
@@ -17,9 +18,7 @@ def caller_account(region: str) -> str:
         Unauthorized, Unreachable, Refused: AWS does not say.
     """
     with told("cannot learn whose AWS account this is"):
-        from boto3.session import Session
-
-        client = Session().client("sts", region_name=region)
+        client = aws_session().client("sts", region_name=region)
         return str(client.get_caller_identity()["Account"])
 
 

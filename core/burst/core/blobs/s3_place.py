@@ -8,12 +8,12 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from functools import cache
 from typing import Any
 from urllib.parse import parse_qsl, quote
 
 from burst.core.aws.answers import LOGIN
 from burst.core.aws.regions import region_of
+from burst.core.aws.sessions import aws_session
 from burst.core.blobs.keys import check_key
 from burst.core.errors import Unauthorized, UsageError
 
@@ -89,7 +89,7 @@ def find(where: S3Url) -> Place:
     from botocore.exceptions import BotoCoreError
 
     try:
-        session = _session()
+        session = aws_session()
         credentials = session.get_credentials()
         region = where.options.get("region") or region_of(session)
         client = _client(session, where, region or _ANY_REGION)
@@ -116,25 +116,6 @@ def find(where: S3Url) -> Place:
         virtual_host=f"//{where.bucket}." in bucket_url,
         attempts=_attempts(session),
     )
-
-
-def _session() -> Any:
-    import botocore.session
-    from boto3.session import Session
-
-    session = botocore.session.get_session()
-    session.register_component(
-        "data_loader", _service_models(session.get_config_variable("data_path"))
-    )
-    return Session(botocore_session=session)
-
-
-@cache
-def _service_models(folders: str | None) -> Any:
-    """botocore's tables of services and regions: a fifth of a second to read, so read once."""
-    from botocore.loaders import create_loader
-
-    return create_loader(folders)
 
 
 def _client(session: Any, where: S3Url, region: str) -> Any:

@@ -6,9 +6,9 @@ import threading
 from collections.abc import Callable, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
-from functools import cache
 from typing import Any, TypeVar
 
+from burst.core.aws.sessions import aws_session
 from burst.core.aws.telling import code_of, is_denied, told
 from burst.core.errors import BurstError, Unreachable
 
@@ -118,24 +118,10 @@ def at_once(questions: Mapping[str, Callable[[], Any]]) -> dict[str, Any]:
 
 
 def _session(environ: Mapping[str, str]) -> Any:
-    from boto3.session import Session
-    from botocore.session import Session as Core
-
-    core = Core(profile=None if _KEY in environ else environ.get("AWS_PROFILE") or None)
-    core.register_component("data_loader", _models())
     if _KEY not in environ:
-        return Session(botocore_session=core)
-    return Session(
+        return aws_session(profile=environ.get("AWS_PROFILE") or None)
+    return aws_session(
         aws_access_key_id=environ[_KEY],
         aws_secret_access_key=environ.get("AWS_SECRET_ACCESS_KEY"),
         aws_session_token=environ.get("AWS_SESSION_TOKEN"),
-        botocore_session=core,
     )
-
-
-@cache
-def _models() -> Any:
-    """What botocore knows of services, read once: that of EC2 alone takes a third of a second."""
-    from botocore.loaders import create_loader
-
-    return create_loader()

@@ -8,6 +8,7 @@ import urllib.request
 from collections.abc import Mapping
 from email.utils import parsedate_to_datetime
 
+from burst.core.aws.sessions import aws_session
 from burst.core.clock import Clock
 from burst.core.errors import Refused
 
@@ -23,11 +24,9 @@ def time_url(environ: Mapping[str, str], region: str) -> str:
     used = environ.get("BURST_STORE", ""), environ.get("BURST_BLOBS", "")
     for scheme, service in (("dynamodb:", "dynamodb"), ("s3:", "s3")):
         if any(url.startswith(scheme) for url in used):
-            import boto3
-
             # Only its address is wanted, so nobody's credentials are looked for.
             nobody = {"aws_access_key_id": "none", "aws_secret_access_key": "none"}
-            client = boto3.Session().client(service, region_name=region, **nobody)
+            client = aws_session().client(service, region_name=region, **nobody)
             return str(client.meta.endpoint_url)
     return ""
 

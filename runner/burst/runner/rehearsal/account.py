@@ -12,6 +12,7 @@ from typing import Any
 from burst.core.aws.booting import node_script
 from burst.core.aws.instance_types import InstanceType, known_type, read_type
 from burst.core.aws.names import tag_list, tags_of
+from burst.core.aws.sessions import aws_session
 from burst.core.aws.templates import (
     CLUSTER_FILE,
     NodeMachine,
@@ -71,12 +72,10 @@ def build_account(config: ClusterConfig, cluster_file: str, environ: Mapping[str
 
 class _Building:
     def __init__(self, config: ClusterConfig, environ: Mapping[str, str]) -> None:
-        from boto3.session import Session
-
         self._config = config
         self._environ = environ
         self._region = config.aws.region if config.aws else environ["AWS_DEFAULT_REGION"]
-        self._session = Session(
+        self._session = aws_session(
             aws_access_key_id=environ["AWS_ACCESS_KEY_ID"],
             aws_secret_access_key=environ["AWS_SECRET_ACCESS_KEY"],
             region_name=self._region,

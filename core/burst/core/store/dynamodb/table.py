@@ -11,6 +11,7 @@ from typing import Any, TypeVar
 from urllib.parse import parse_qsl
 
 from burst.core.aws.regions import region_of
+from burst.core.aws.sessions import aws_session
 from burst.core.errors import Unauthorized, UsageError
 from burst.core.retrying import Passing, Retries
 from burst.core.store.dynamodb.items import EXPIRES, Item, Key, keyed, table_schema, text
@@ -202,7 +203,6 @@ def _met(reason: Mapping[str, Any]) -> Item | None:
 
 
 def _client(where: TableUrl) -> Any:
-    from boto3.session import Session
     from botocore.config import Config
 
     config = Config(
@@ -211,7 +211,7 @@ def _client(where: TableUrl) -> Any:
         max_pool_connections=_CONNECTIONS,
         retries={"total_max_attempts": 1},  # burst.core.retrying does it
     )
-    session = Session()
+    session = aws_session()
     return session.client(
         "dynamodb",
         endpoint_url=where.options.get("endpoint_url"),

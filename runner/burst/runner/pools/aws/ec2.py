@@ -15,6 +15,7 @@ from email.utils import parsedate_to_datetime
 from typing import Any
 
 from burst.core.aws.answers import DAMAGED, LOGIN, UNKNOWN_KEYS, has_no_credentials, may_pass
+from burst.core.aws.sessions import aws_session
 from burst.core.clock import Clock, SystemClock
 from burst.core.errors import BurstError, Refused, Unauthorized, Unreachable
 from burst.core.model import RefusalKind
@@ -242,7 +243,6 @@ def _no_answer(operation: str, why: str) -> Unreachable:
 
 
 def _client(region: str, connect: float, silence: float) -> Any:
-    from boto3.session import Session
     from botocore.config import Config
 
     config = Config(
@@ -250,4 +250,4 @@ def _client(region: str, connect: float, silence: float) -> Any:
         read_timeout=silence,
         retries={"total_max_attempts": 1},
     )
-    return Session().client("ec2", region_name=region or None, config=config)
+    return aws_session().client("ec2", region_name=region or None, config=config)

@@ -9,6 +9,8 @@ import os
 from collections.abc import Iterator
 from typing import Any
 
+from burst.core.aws.sessions import aws_session
+
 Tagged = tuple[str, list[dict[str, str]]]
 """An ARN and its tags."""
 
@@ -51,11 +53,9 @@ def _ec2() -> Iterator[Tagged]:
 
 
 def _client(region: str) -> Any:
-    from boto3.session import Session
-
     # Not those of the environment, which may be anything.
     keys = {"aws_access_key_id": "testing", "aws_secret_access_key": "testing"}
-    return Session(**keys, region_name=region).client("ec2")
+    return aws_session(**keys, region_name=region).client("ec2")
 
 
 def _listed(tags: dict[str, str]) -> list[dict[str, str]]:

@@ -17,6 +17,7 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import Any, Protocol
 
+from burst.core.aws.sessions import aws_session
 from burst.runner.rehearsal.ec2.machine import State
 
 log = logging.getLogger(__name__)
@@ -115,7 +116,6 @@ class EventBridge:
                 log.warning("nobody heard %s: %s", event["detail-type"], error)
 
     def _client(self, service: str, region: str) -> Any:
-        from boto3.session import Session
         from botocore.config import Config
 
         key = (service, region)
@@ -126,7 +126,7 @@ class EventBridge:
                 read_timeout=_SILENCE_S,
                 retries={"total_max_attempts": 2, "mode": "standard"},
             )
-            self._clients[key] = Session(**keys, region_name=region).client(
+            self._clients[key] = aws_session(**keys, region_name=region).client(
                 service, endpoint_url=self._url, config=config
             )
         return self._clients[key]
