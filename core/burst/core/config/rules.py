@@ -9,6 +9,7 @@ from __future__ import annotations
 import re
 
 from burst.core.config.check import named
+from burst.core.config.data_rules import data_rules
 from burst.core.config.document import Node, Report
 from burst.core.config.problems import listed, nearest
 from burst.core.config.rules_search import search_length, search_space, space_leaves, warm_start
@@ -35,6 +36,7 @@ def check_rules(root: Node, report: Report) -> None:
         _periods,
         _resources,
         storage,
+        data_rules,
         _environment,
         _mounts,
         _profiling,

@@ -25,6 +25,19 @@ Numbers = NDArray[np.int64]
 Chunk = Numbers | int
 
 
+class Pad(Protocol):
+    """How a column's lists are made one width."""
+
+    @property
+    def fill(self) -> float: ...
+
+    def width(self, longest: int) -> int: ...
+
+    def shift(self, width: int, lengths: Numbers) -> Numbers:
+        """How far from the left each list begins."""
+        ...
+
+
 class CannotGather(Exception):
     """The column is of a kind that is left to its dataset."""
 
@@ -117,6 +130,21 @@ class FixedListColumn:
         first = (self._bases[chunk] + local) * self._length
         return _runs(self._values, chunk, first, self._length)
 
+    def take_padded(
+        self, chunk: Chunk, local: Numbers, pad: Pad
+    ) -> tuple[NDArray[Any], NDArray[np.bool_]]:
+        """As a ListColumn's."""
+        values, width = self.take(chunk, local), pad.width(self._length)
+        inside = np.ones(values.shape[:2], np.bool_)
+        if width == self._length:
+            return values, inside
+        more = width - self._length
+        (first,) = pad.shift(width, np.array([self._length], np.int64)).tolist()
+        around = [(0, 0), (first, more - first)]
+        rest = [(0, 0)] * (values.ndim - 2)
+        values = values.astype(_holding(values.dtype, pad.fill), copy=False)
+        return np.pad(values, around + rest, constant_values=pad.fill), np.pad(inside, around)
+
 
 class ListColumn:
     """Lists of any length."""
@@ -137,18 +165,21 @@ class ListColumn:
             raise Ragged(self._name, lengths)
         return _runs(self._values, chunk, starts, length)
 
-    def take_padded(self, chunk: Chunk, local: Numbers, fill: float) -> NDArray[Any]:
-        """Rows of the longest list's length, filled up with `fill`."""
+    def take_padded(
+        self, chunk: Chunk, local: Numbers, pad: Pad
+    ) -> tuple[NDArray[Any], NDArray[np.bool_]]:
+        """Rows of one width, filled up as `pad` says, and where in them the values lie."""
         starts, lengths = self._bounds(chunk, local)
-        longest = int(lengths.max(initial=0))
-        within = np.arange(longest, dtype=np.int64)
-        inside = within < lengths[:, None]
+        width = pad.width(int(lengths.max(initial=0)))
+        within = np.arange(width, dtype=np.int64) - pad.shift(width, lengths)[:, None]
+        inside = (within >= 0) & (within < lengths[:, None])
         places = (starts[:, None] + within)[inside]
         chunks = chunk if isinstance(chunk, int) else np.repeat(chunk, lengths)
         values = self._values.take(chunks, places)
-        rows = np.full((len(local), longest, *values.shape[1:]), fill, values.dtype)
+        kind = _holding(values.dtype, pad.fill)
+        rows = np.full((len(local), width, *values.shape[1:]), pad.fill, kind)
         rows[inside] = values
-        return rows
+        return rows, inside
 
     def _bounds(self, chunk: Chunk, local: Numbers) -> tuple[Numbers, Numbers]:
         place = self._bases[chunk] + local
@@ -239,6 +270,13 @@ def _seen_as_one(
     whole = pa.foreign_buffer(lowest, size * width, base=real)
     starts = [(b.address - lowest) // width if b is not None and b.size else 0 for b in buffers]
     return np.frombuffer(whole, dtype), np.array(starts, np.int64)
+
+
+def _holding(dtype: np.dtype[Any], fill: float) -> np.dtype[Any]:
+    """The type of values that are padded: -100 does not fit beside labels of 0 to 255."""
+    if dtype.kind in "iu" and isinstance(fill, int):
+        return np.result_type(dtype, np.min_scalar_type(fill))
+    return dtype
 
 
 def _offsets(chunks: list[pa.Array]) -> Numbers:

@@ -90,7 +90,13 @@ def check_stream(loader: Arguments) -> None:
         raise DataError(
             f"{name} is a stream and has no batch_size", mend="give the rows in one rank's batch"
         )
-    missing = [m for m in ("state_dict", "load_state_dict") if not hasattr(loader.dataset, m)]
+    check_stream_state(loader.dataset)
+
+
+def check_stream_state(dataset: Any) -> None:
+    """Raises DataError for a stream that cannot say where it is."""
+    name = type(dataset).__name__
+    missing = [m for m in ("state_dict", "load_state_dict") if not hasattr(dataset, m)]
     if missing:
         raise DataError(
             f"{name} is a stream that cannot say where it is: no {' and no '.join(missing)}",

@@ -11,8 +11,15 @@ import torch
 from numpy.typing import NDArray
 from torch.utils.data import Subset, TensorDataset
 
-from burst.harness.data.arrow import CannotGather, Column, ListColumn, Places, column_of
-from burst.harness.data.collate import Padding
+from burst.harness.data.arrow import (
+    CannotGather,
+    Column,
+    FixedListColumn,
+    ListColumn,
+    Places,
+    column_of,
+)
+from burst.harness.data.collate import Padding, with_derived
 from burst.harness.data.permutation import Rows
 
 
@@ -97,15 +104,19 @@ class _Table:
         if self._mapping is not None:
             rows = self._mapping.rows(rows)
         batch: dict[str, Any] = {}
+        made: dict[str, Any] = {}
         for group in self._groups:
             chunk, local = group.places.of(rows)
             for name, column in group.columns.items():
-                if self._padding is not None and isinstance(column, ListColumn):
-                    values = column.take_padded(chunk, local, self._padding.fill(name))
+                if self._padding is not None and isinstance(column, ListColumn | FixedListColumn):
+                    values, inside = column.take_padded(chunk, local, self._padding.pad(name))
+                    made |= self._padding.derived(name, values, inside)
                 else:
                     values = column.take(chunk, local)
                 batch[name] = _tensor(values)
-        return batch if len(self._groups) == 1 else {name: batch[name] for name in self._names}
+        if len(self._groups) > 1:
+            batch = {name: batch[name] for name in self._names}
+        return with_derived(batch, made) if made else batch
 
 
 class _Group:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 from collections.abc import Callable, Generator, Iterable
 from functools import partial
 from itertools import islice
@@ -66,7 +67,6 @@ class DataLoader:
         pin_memory_device: str = "",
         in_order: bool = True,
     ) -> None:
-        self.dataset = dataset
         self.batch_size = batch_size
         self.shuffle = bool(shuffle)
         self.sampler = sampler
@@ -76,11 +76,8 @@ class DataLoader:
         self.drop_last = drop_last
         self.generator = generator
         self._epoch = 0
-        check_arguments(self)
         self._stream: Stream | None = None
-        if is_stream(dataset):
-            check_stream(self)
-            self._stream = Stream(dataset)
+        self._give(dataset)
         self._workers = Workers(
             number=num_workers,
             pin_memory=pin_memory,
@@ -89,6 +86,24 @@ class DataLoader:
             init=worker_init_fn,
             context=multiprocessing_context,
         )
+
+    def over(self, dataset: Any) -> DataLoader:
+        """The same loader of other rows.
+
+        Raises:
+            DataError: as when it is made.
+        """
+        other = copy.copy(self)
+        other._give(dataset)
+        return other
+
+    def _give(self, dataset: Any) -> None:
+        self.dataset = dataset
+        check_arguments(self)
+        self._stream = None
+        if is_stream(dataset):
+            check_stream(self)
+            self._stream = Stream(dataset)
 
     def __len__(self) -> int:
         """Batches in an epoch of one rank.

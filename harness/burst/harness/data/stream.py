@@ -57,7 +57,8 @@ class Stream:
         # What `load_state_dict` takes to begin again, in an epoch that follows another.
         # Hugging Face's are told by None, and a state of theirs is of the last iteration.
         self.beginning = None if self._is_hugging_face else copy.deepcopy(dataset.state_dict())
-        self.keeps_place = not _has_shuffle_buffer(dataset)
+        # One that is made of another stream says by `keeps_place` whether that one does.
+        self.keeps_place = getattr(dataset, "keeps_place", not _has_shuffle_buffer(dataset))
         # Split by the user (`split_dataset_by_node`), it holds this rank's rows only.
         self.is_split = getattr(dataset, "_distributed", None) is not None
 

@@ -17,6 +17,7 @@ from burst.harness.trial.interval import Conditions
 from burst.harness.trial.keeper import Keeper
 from burst.harness.trial.loop import Loop, Parts
 from burst.harness.trial.metrics import TrainingMetrics
+from burst.harness.trial.ruled import ruled
 from burst.harness.trial.schedule import Periods, Schedule
 from burst.harness.trial.state import TrialState
 from burst.harness.trial.trial import PyTorchTrial, evaluates_batches
@@ -143,9 +144,11 @@ class Trainer:
                 mend="return a burst.harness.DataLoader; it takes torch's arguments",
             )
         ranks = self._context.distributed
-        return loader.training_source(
+        loader = ruled(loader, self._context, "training rows")
+        source: BatchSource = loader.training_source(
             seed=self._context.get_trial_seed(), rank=ranks.rank, ranks=ranks.size
         )
+        return source
 
     def _callbacks(self) -> dict[str, PyTorchCallback]:
         callbacks = self._trial.build_callbacks()

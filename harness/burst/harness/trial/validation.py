@@ -16,6 +16,7 @@ from burst.harness.errors import TrialError
 from burst.harness.trial.callbacks import PyTorchCallback
 from burst.harness.trial.context import PyTorchTrialContext
 from burst.harness.trial.reducers import Reducer, combine
+from burst.harness.trial.ruled import ruled
 from burst.harness.trial.trial import PyTorchTrial, ReducerSpec
 from burst.harness.values import to_floats
 
@@ -45,7 +46,8 @@ class Validation:
         """The metrics over all ranks, the same on each; collective."""
         context = self._context
         if self._loader is None:
-            self._loader = self._trial.build_validation_data_loader()
+            built = self._trial.build_validation_data_loader()
+            self._loader = ruled(built, context, "validation rows")
         for callback in self._callbacks:
             callback.on_validation_start()
             callback.on_validation_epoch_start()

@@ -1,0 +1,159 @@
+"""Which rows break a rule: whole columns at a time, where they lie in Arrow."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+from numpy.typing import NDArray
+
+from burst.core.config.data_rules import DataRule, DataRules, RangeRule
+from burst.harness.data.errors import DataError
+from burst.harness.errors import did_you_mean
+
+Numbers = NDArray[np.int64]
+Finder = Callable[[pa.Table], Numbers]
+"""Given a table, the places in it of the rows that break the rule."""
+_IDS, _MASK = "input_ids", "attention_mask"
+_TEXTS = ("text", "sentence", "content", "document")
+_LABELS = ("labels", "label")
+
+
+def finders(
+    rules: DataRules, schema: pa.Schema, vocabulary: int | None
+) -> dict[str, tuple[DataRule, Finder]]:
+    """What looks for each rule's rows, by the rule's name.
+
+    Raises:
+        DataError: there is no column for a rule, or it cannot be looked at so.
+    """
+    found: dict[str, tuple[DataRule, Finder]] = {}
+    if rule := rules.empty:
+        texts = [name for name in _TEXTS if name in schema.names]
+        found["empty"] = rule, _empty(_column("empty", rule, schema, (_IDS, *texts)))
+    if rule := rules.all_padding:
+        # Rows that are not padded yet have no mask, and are all padding if they are empty.
+        found["all_padding"] = rule, _masked(_column("all_padding", rule, schema, (_MASK, _IDS)))
+    if ids := rules.ids:
+        most = ids.max if ids.max is not None or vocabulary is None else vocabulary - 1
+        low = 0 if ids.min is None else ids.min
+        full = ids.model_copy(update={"min": low, "max": most})
+        found["ids"] = full, _outside(_column("ids", ids, schema, (_IDS,)), full, None, schema)
+    if labels := rules.labels:
+        name = _column("labels", labels, schema, _LABELS)
+        found["labels"] = labels, _outside(name, labels, labels.ignore, schema)
+    return found
+
+
+def _column(rule: str, given: DataRule, schema: pa.Schema, usual: tuple[str, ...]) -> str:
+    if given.column is not None and given.column not in schema.names:
+        raise DataError(
+            f"the rule {rule!r} names the column {given.column!r}, which the rows do not have",
+            mend=did_you_mean(given.column, schema.names),
+        )
+    name = given.column or next((name for name in usual if name in schema.names), None)
+    if name is None:
+        raise DataError(
+            f"the rows have no column that the rule {rule!r} is about",
+            why=f"it is about {' or '.join(usual)}, and they have {', '.join(schema.names)}",
+            mend=f"name it: `{rule}: {{column: …}}`, or leave the rule out",
+        )
+    return name
+
+
+def _empty(name: str) -> Finder:
+    def find(table: pa.Table) -> Numbers:
+        column = _whole(table, name)
+        if _is_list(column.type):
+            sizes = pc.fill_null(pc.list_value_length(column), 0)
+        elif pa.types.is_string(column.type) or pa.types.is_large_string(column.type):
+            sizes = pc.fill_null(pc.utf8_length(pc.utf8_trim_whitespace(column)), 0)
+        else:
+            return _places(pc.is_null(column))
+        return _places(pc.equal(sizes, 0))
+
+    return find
+
+
+def _masked(name: str) -> Finder:
+    if name == _IDS:
+        return _empty(name)
+
+    def find(table: pa.Table) -> Numbers:
+        column = _whole(table, name)
+        lengths, values = _lists(column)
+        seen = np.zeros(len(column), np.bool_)
+        seen[np.repeat(np.arange(len(column)), lengths)[values != 0]] = True
+        return np.flatnonzero(~seen)
+
+    return find
+
+
+def _outside(name: str, rule: RangeRule, ignore: int | None, schema: pa.Schema) -> Finder:
+    kind = schema.field(name).type
+    while _is_list(kind):
+        kind = kind.value_type
+    if not (pa.types.is_integer(kind) or pa.types.is_floating(kind)):
+        raise DataError(
+            f"column {name!r} has no numbers to compare with a range", why=f"it holds {kind}"
+        )
+
+    def find(table: pa.Table) -> Numbers:
+        column = _whole(table, name)
+        if not _is_list(column.type):
+            missing = column.is_null().to_numpy(zero_copy_only=False)
+            values = pc.fill_null(column, 0).to_numpy(zero_copy_only=False)
+            return np.flatnonzero(_is_outside(values, rule, ignore) | missing)
+        lengths, values = _lists(column)
+        wrong = _is_outside(values, rule, ignore)
+        if not wrong.any():
+            return np.empty(0, np.int64)
+        owners = np.repeat(np.arange(len(column), dtype=np.int64), lengths)
+        return np.unique(owners[wrong])
+
+    return find
+
+
+def _is_outside(values: NDArray[Any], rule: RangeRule, ignore: int | None) -> NDArray[np.bool_]:
+    wrong = np.isnan(values) if values.dtype.kind == "f" else np.zeros(len(values), np.bool_)
+    if rule.min is not None:
+        wrong |= values < rule.min
+    if rule.max is not None:
+        wrong |= values > rule.max
+    return wrong if ignore is None else wrong & (values != ignore)
+
+
+def _lists(column: pa.Array) -> tuple[Numbers, NDArray[Any]]:
+    """How many numbers each row has in all, and the numbers end to end. NaN is missing."""
+    lengths: Numbers = pc.fill_null(pc.list_value_length(column), 0).to_numpy().astype(np.int64)
+    values = column.flatten()
+    while _is_list(values.type):
+        inner = pc.fill_null(pc.list_value_length(values), 0).to_numpy()
+        ends = np.concatenate([[0], np.cumsum(inner)])
+        bounds = np.concatenate([[0], np.cumsum(lengths)])
+        lengths = np.diff(ends[bounds])
+        values = values.flatten()
+    return lengths, values.to_numpy(zero_copy_only=False)
+
+
+def _whole(table: pa.Table, name: str) -> pa.Array:
+    return pa.concat_arrays(table.column(name).chunks) if len(table) else pa.array([])
+
+
+def _places(marks: pa.Array) -> Numbers:
+    found: Numbers = pc.indices_nonzero(marks).to_numpy().astype(np.int64)
+    return found
+
+
+def _is_list(kind: pa.DataType) -> bool:
+    kinds = (pa.types.is_list, pa.types.is_large_list, pa.types.is_fixed_size_list)
+    return any(is_kind(kind) for is_kind in kinds)
+
+
+def broken_by(found: Mapping[str, Numbers], row: int) -> list[str]:
+    """The names of the rules that a row breaks; the rows of each are rising."""
+    places = {name: np.searchsorted(rows, [row, row + 1]) for name, rows in found.items()}
+    return [name for name, (first, after) in places.items() if after > first]
