@@ -98,7 +98,8 @@ class Site:
             ),
         )  # fmt: skip
 
-    def start(self, ranks: int = 1) -> tuple[LaunchSpec, subprocess.Popen[bytes]]:
+    def prepare(self, ranks: int = 1) -> LaunchSpec:
+        """The next attempt, as an agent has it before it starts anything."""
         self.attempts += 1
         n = self.attempts
         update(self.store, Trial, TRIAL, lambda t: t.model_copy(update={"token": n}))
@@ -128,12 +129,16 @@ class Site:
             ranks_per_node=ranks,
             devices=("cpu",) * ranks,
         )
-        path = spec.write()
+        spec.write()
         (spec.path / "code" / "train.py").write_text(self.code)
+        return spec
+
+    def start(self, ranks: int = 1) -> tuple[LaunchSpec, subprocess.Popen[bytes]]:
+        spec = self.prepare(ranks)
         log = (spec.path / "logs" / "launcher.log").open("wb")
         process = subprocess.Popen(
             [sys.executable, "-m", "burst.harness.launch"],
-            env={**os.environ, "BURST_LAUNCH": str(path)},
+            env={**os.environ, "BURST_LAUNCH": str(spec.path / "spec.json")},
             start_new_session=True,
             stdout=log,
             stderr=log,

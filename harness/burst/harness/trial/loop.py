@@ -26,13 +26,11 @@ from burst.harness.trial.context import PyTorchTrialContext
 from burst.harness.trial.expected import Expected
 from burst.harness.trial.goal import Goal, tell_missing
 from burst.harness.trial.keeper import Keeper
+from burst.harness.trial.last import save_last
 from burst.harness.trial.metrics import TrainingMetrics
 from burst.harness.trial.schedule import Schedule
 from burst.harness.trial.trial import PyTorchTrial
 from burst.harness.trial.validation import Validation
-
-_FIRST_PAUSE_S = 1.0
-_LONGEST_PAUSE_S = 15.0
 
 
 @dataclass
@@ -256,27 +254,13 @@ class Loop:
     def _leave(self, why: Wish) -> Outcome:
         if why & (Wish.END | Wish.STOP):
             self._validate()
-        durable = self._save_last()
+        durable = save_last(self._parts.keeper, self._session, self._checkpoint)
         if not durable and self._parts.keeper.keeps:
             self._tell_lost(why)
         kind = ExitKind.COMPLETED
         if not why & Wish.END:
             kind = ExitKind.STOPPED if why & Wish.STOP else ExitKind.DRAINED
         return Outcome(kind=kind, batches=self._context.batch, durable=durable)
-
-    def _save_last(self) -> bool:
-        """Save what there is now, trying again for as long as leaving may take; whether it is
-        durable. What fails may be a disk that somebody is about to free."""
-        keeper, clock, gang = self._parts.keeper, self._session.clock, self._context.distributed
-        until, pause = clock.monotonic() + self._session.grace, _FIRST_PAUSE_S
-        while True:
-            self._checkpoint()
-            if keeper.wait(max(0.0, until - clock.monotonic())) or not keeper.keeps:
-                return keeper.keeps
-            if not gang.broadcast(until - clock.monotonic() > pause):
-                return False
-            clock.sleep(pause)
-            pause = min(2 * pause, _LONGEST_PAUSE_S)
 
     def _tell_lost(self, why: Wish) -> None:
         """Nobody may take for saved what is not.
