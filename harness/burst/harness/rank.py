@@ -69,8 +69,14 @@ def others_failed(spec: LaunchSpec, rank: int) -> bool:
 def _become_command(spec: LaunchSpec) -> None:
     """Become the experiment's command, which keeps this process's number, output and parent."""
     from burst.harness.interpolate import command_of
+    from burst.harness.launchers import explain, without_launcher
 
     words = command_of(spec.config["entrypoint"], spec.hparams)
+    direct = without_launcher(words, spec.nodes * spec.ranks_per_node)
+    if direct is not None:
+        explain(direct)
+        words = direct.words
+        os.environ.update(direct.environment)
     os.environ[COMMAND_VARIABLE] = str(os.getpid())
     os.environ["PYTHONPATH"] = os.pathsep.join(
         filter(None, (str(_SITE), os.environ.get("PYTHONPATH", "")))

@@ -19,11 +19,11 @@ if TYPE_CHECKING:
 
 _OURS = "burst.harness.transformers"
 WIRES = {
-    "transformers.trainer": f"{_OURS}.patching",
-    "transformers.hf_argparser": f"{_OURS}.arguments",
-    "huggingface_hub.utils._http": f"{_OURS}.hub",
+    "transformers.trainer": (f"{_OURS}.gangs", f"{_OURS}.patching"),
+    "transformers.hf_argparser": (f"{_OURS}.arguments",),
+    "huggingface_hub.utils._http": (f"{_OURS}.hub",),
 }
-"""The modules that burst changes, and its own whose `patch(module)` does it."""
+"""The modules that burst changes, and its own whose `patch(module)` does it, in this order."""
 
 
 class Finder:
@@ -88,7 +88,8 @@ def install() -> None:
     watched = finder().acts
     for name, ours in WIRES.items():
         if name not in watched:
-            on_import(name, _patch_of(ours))
+            for each in ours:
+                on_import(name, _patch_of(each))
 
 
 def _patch_of(ours: str) -> Act:
