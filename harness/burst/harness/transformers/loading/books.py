@@ -4,12 +4,9 @@ from __future__ import annotations
 
 from collections import deque
 from dataclasses import dataclass, field
-from typing import Any
 
 from burst.harness.checkpoints.port import Tree
 from burst.harness.transformers.loading.generators import Snapshot
-
-VERSION = 1
 
 
 @dataclass(frozen=True)
@@ -43,12 +40,34 @@ class Books:
     opening: Snapshot
     """Before the iterator was made."""
     first: Snapshot | None = None
-    """Before its first fetch, which is when most samplers draw their order."""
+    """Before its first fetch in this process, when most samplers draw their order."""
     fetched: int = 0
     ended: bool = False
     marks: deque[Mark] = field(default_factory=lambda: deque(maxlen=2))
-    workers: dict[int, Tree] = field(default_factory=dict)
-    """Of each worker process, what it was left in by the last batch of its that is consumed."""
+
+
+@dataclass(frozen=True)
+class Crew:
+    """The worker processes of a loader, as they are to be found again."""
+
+    number: int
+    seed: int
+    """What torch seeds each from, plus its number."""
+    left: dict[int, Tree] = field(default_factory=dict)
+    """What each was left in: its random states, and its place in a stream."""
+    turn: int = 0
+    """Which one the next batch comes from."""
+    restarted: bool = False
+    """Whether they had been through a pass before."""
+
+    def tree(self) -> Tree:
+        """What `of` takes back."""
+        return dict(vars(self))
+
+    @staticmethod
+    def of(tree: Tree) -> Crew:
+        """The crew that `tree` formed."""
+        return Crew(**tree)
 
 
 @dataclass(frozen=True)
@@ -58,16 +77,16 @@ class Entry:
     opening: Snapshot
     first: Snapshot | None
     mark: Mark
-    """Its random states are None where the batch that comes next had not been fetched."""
-    workers: dict[int, Tree] = field(default_factory=dict)
+    """Its random states are None where the batch that comes next had not been fetched here."""
+    crew: Crew | None = None
 
-    def tree(self) -> dict[str, Any]:
+    def tree(self) -> Tree:
         """What `of` takes back."""
         return {
             "opening": self.opening.tree(),
             "first": None if self.first is None else self.first.tree(),
             "mark": self.mark.tree(),
-            "workers": self.workers,
+            "crew": None if self.crew is None else self.crew.tree(),
         }
 
     @staticmethod
@@ -77,5 +96,5 @@ class Entry:
             Snapshot.of(tree["opening"]),
             None if tree["first"] is None else Snapshot.of(tree["first"]),
             Mark.of(tree["mark"]),
-            dict(tree["workers"]),
+            None if tree["crew"] is None else Crew.of(tree["crew"]),
         )

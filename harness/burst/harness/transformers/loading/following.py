@@ -7,7 +7,7 @@ from typing import Any
 
 from burst.harness.checkpoints.port import Tree
 from burst.harness.errors import TrialError
-from burst.harness.transformers.loading.books import Entry
+from burst.harness.transformers.loading.books import Crew, Entry
 from burst.harness.transformers.loading.generators import Generators
 
 VERSION = 1
@@ -19,22 +19,27 @@ class Pass:
     def __init__(self, iteration: int) -> None:
         self.iteration = iteration
         self.consumed = 0
-        self.finished = False
+        self.ended = False
+        self.entry: Tree = None
+        """Where it can be gone on with, once it is over."""
         self.reading: Any = None
 
 
 class Followed:
     """One training loader, as `follow` made it."""
 
-    def __init__(self, loader: Any, source: Any, generators: Generators, told: str) -> None:
-        """`source` begins and enters passes over the torch loader underneath."""
+    def __init__(
+        self, loader: Any, source: Any, generators: Generators, length: int | None, told: str
+    ) -> None:
+        """`source` begins and enters passes over the torch loader underneath; `length` is how many
+        batches it has, where that is certain."""
         self.loader = loader
         """To hand to the Trainer."""
         self.told = told
         """What is not as a reader would expect where a pass goes on; empty if nothing is."""
         self._source = source
         self._generators = generators
-        self._length = None if source.places.is_stream else len(loader)
+        self._length = length
         self._passes: list[Pass] = []
         self._current: Pass | None = None
         self._loaded: Tree = None
@@ -50,7 +55,7 @@ class Followed:
     def ended(self) -> bool:
         """Whether the present pass has given its last batch, as far as that can be known."""
         now = self._current
-        return now is not None and (now.finished or self._is_at_end(now))
+        return now is not None and (now.ended or self._is_at_end(now))
 
     def state(self) -> dict[str, Any]:
         """This rank's place. Taken between two batches, at every save; some ten kilobytes for
@@ -58,15 +63,14 @@ class Followed:
         if self._loaded is not None:
             return dict(self._loaded)
         now, ended = self._current, self.ended
-        entry = None
-        if now is not None and now.reading is not None and not ended:
-            entry = now.reading.entry(now.consumed * max(self._source.ahead, 1)).tree()
+        crew = self._source.crew() if ended else None
         return {
             "version": VERSION,
             "consumed": self.consumed,
             "iteration": 0 if now is None else now.iteration + ended,
             "private": self._generators.private(),
-            "entry": entry,
+            "entry": None if now is None or ended else self._entry(now),
+            "crew": None if crew is None else crew.tree(),
         }
 
     def load_state(self, state: Tree) -> None:
@@ -89,6 +93,10 @@ class Followed:
         self._generators.put_private(state["private"])
         self._loaded = state
 
+    def skip_rest(self) -> None:
+        """Leave out what `load_state` has left of its epoch: the next pass has a beginning."""
+        self._loaded = None
+
     def opened(self) -> Any:
         """The torch loader's iterator for the pass that begins now."""
         now = self._current
@@ -96,6 +104,8 @@ class Followed:
             return self._source.begin()
         loaded, self._loaded = self._loaded, None
         if loaded is None or loaded["entry"] is None:
+            if loaded is not None and loaded["crew"] is not None:
+                self._source.adopt(Crew.of(loaded["crew"]))
             now.reading = self._source.begin()
         else:
             now.consumed = loaded["consumed"]
@@ -115,12 +125,22 @@ class Followed:
                 self._current = now
                 now.consumed += 1
                 yield batch
-            now.finished = True
+            now.ended = True
         finally:
+            now.ended = now.ended or self._is_at_end(now)
+            if not now.ended:
+                now.entry = self._entry(now)
+            now.reading = None  # and with it go its workers
             # Another pass may have been made within this one, as an evaluation does.
             if now in self._passes:
                 self._passes.remove(now)
                 self._current = self._passes[-1] if self._passes else now
+
+    def _entry(self, now: Pass) -> Tree:
+        if now.reading is None:
+            return now.entry
+        entry: Entry = now.reading.entry(now.consumed * max(self._source.ahead, 1))
+        return entry.tree()
 
     def _is_at_end(self, now: Pass) -> bool:
         if now.reading is None:

@@ -5,9 +5,10 @@ from __future__ import annotations
 import ctypes
 import os
 import random
-from collections.abc import Iterable, Iterator
+from array import array
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from types import FunctionType, ModuleType
+from types import FunctionType, MethodType, ModuleType
 from typing import Any
 
 import numpy as np
@@ -45,11 +46,14 @@ class Snapshot:
 class Generators:
     """Takes and sets the random states that one loader's data is read with."""
 
-    def __init__(self, parts: Iterable[Any]) -> None:
+    def __init__(self, parts: Sequence[Any]) -> None:
         """Those that `parts` (dataset, sampler, collator, …) hold as attributes are theirs alone,
         and follow their data."""
-        self._holders = _holders(parts)
+        self._parts = parts
         self._numpy = _Numpy()
+        self._searches = 2
+        """Left: a part may make its generator at the first batch."""
+        self._search()
 
     def take(self) -> Snapshot:
         """The states now. Costs some 15 µs, and 60 µs more where NumPy's has moved."""
@@ -58,13 +62,16 @@ class Generators:
             "numpy": self._numpy.take(),
             "torch": torch.get_rng_state(),
         }
+        if self._searches:
+            self._search()
+            self._searches -= 1
         return Snapshot(world, self.private())
 
     def private(self) -> dict[str, Tree]:
-        """The states of the generators that the parts hold."""
+        """The states of the generators that the parts hold, by where they are."""
         return {
-            f"{number}.{name}": _state(value)
-            for number, holder in enumerate(self._holders)
+            f"{path}.{name}": _state(value)
+            for path, holder in self._holders
             for name, value in vars(holder).items()
             if isinstance(value, _KINDS)
         }
@@ -74,19 +81,69 @@ class Generators:
         rng.restore(snapshot.world)
         self.put_private(snapshot.private)
 
-    def put_private(self, states: dict[str, Tree]) -> None:
+    def put_private(self, states: Mapping[str, Tree]) -> None:
         """Set the private generators. One that its holder makes later is made now."""
+        if not states:
+            return
         for path, state in states.items():
-            number, _, name = path.partition(".")
-            if int(number) >= len(self._holders):
+            at, _, name = path.rpartition(".")
+            holder = self._found.get(at)
+            if holder is None:
                 continue
-            holder = self._holders[int(number)]
             if not isinstance(getattr(holder, name, None), _KINDS):
                 setattr(holder, name, _fresh(state))
             if hasattr(holder, "_generator_pid"):
                 # transformers' collators make theirs anew in a process that did not make it.
                 holder._generator_pid = os.getpid()
             _set(getattr(holder, name), state)
+        self._search()
+
+    def _search(self) -> None:
+        self._found = _objects(self._parts)
+        self._holders = [
+            (path, found) for path, found in self._found.items() if _may_generate(vars(found))
+        ]
+
+
+def packed(snapshot: Snapshot) -> dict[str, Any]:
+    """A snapshot in parts that pass between processes as bytes, each to compare and replace."""
+    version, words, gauss = snapshot.world["python"]
+    parts = {
+        "python": (version, array("I", words).tobytes(), gauss),
+        "numpy": snapshot.world["numpy"],
+        "torch": snapshot.world["torch"].numpy().tobytes(),
+    }
+    for path, state in snapshot.private.items():
+        value = state["state"]
+        is_tensor = isinstance(value, torch.Tensor)
+        parts[f"private {path}"] = {
+            **state,
+            "state": value.numpy().tobytes() if is_tensor else value,
+        }
+    return parts
+
+
+def unpacked(parts: Mapping[str, Any]) -> Snapshot:
+    """The snapshot that `packed` took apart."""
+    version, words, gauss = parts["python"]
+    world = {
+        "python": (version, tuple(array("I", words)), gauss),
+        "numpy": parts["numpy"],
+        "torch": _tensor(parts["torch"]),
+    }
+    private = {
+        path.partition(" ")[2]: {
+            **state,
+            "state": _tensor(state["state"]) if state["kind"] == "torch" else state["state"],
+        }
+        for path, state in parts.items()
+        if path.startswith("private ")
+    }
+    return Snapshot(world, private)
+
+
+def _tensor(data: bytes) -> torch.Tensor:
+    return torch.frombuffer(bytearray(data), dtype=torch.uint8)
 
 
 class Untouched:
@@ -128,49 +185,47 @@ def _peek() -> bytes | None:
     return ctypes.string_at(generator.ctypes.state_address, _MT19937_BYTES)
 
 
-def _holders(parts: Iterable[Any]) -> list[Any]:
-    """The objects among `parts`, and in them, that hold a generator or have a place for one."""
-    found: list[Any] = []
+def _objects(parts: Sequence[Any]) -> dict[str, Any]:
+    """The objects among `parts`, and in them, that may hold a generator, by where they are."""
+    found: dict[str, Any] = {}
     seen: set[int] = set()
-    waiting = [(part, _DEPTH) for part in parts]
+    waiting = [(str(number), part, _DEPTH) for number, part in enumerate(parts)]
     while waiting:
-        part, depth = waiting.pop(0)
+        path, part, depth = waiting.pop(0)
         if id(part) in seen or not _is_open(part):
             continue
         seen.add(id(part))
-        if any(_may_generate(name, value) for name, value in _attributes(part).items()):
-            found.append(part)
+        if not isinstance(part, MethodType):
+            found[path] = part
         if depth:
-            waiting += [(value, depth - 1) for value in _within(part)]
+            waiting += [(f"{path}.{name}", value, depth - 1) for name, value in _within(part)]
     return found
 
 
-def _within(part: Any) -> Iterator[Any]:
-    yield getattr(part, "__self__", None)
-    yield getattr(part, "func", None)
-    for value in _attributes(part).values():
+def _within(part: Any) -> Iterator[tuple[str, Any]]:
+    for name in ("__self__", "func"):  # of a bound method, of functools.partial
+        yield name, getattr(part, name, None)
+    for name, value in getattr(part, "__dict__", {}).items():
         if isinstance(value, list | tuple):
-            yield from value[:16]
+            yield from ((f"{name}.{number}", item) for number, item in enumerate(value[:16]))
         else:
-            yield value
+            yield name, value
 
 
-def _attributes(part: Any) -> dict[str, Any]:
-    return getattr(part, "__dict__", {})
-
-
-def _may_generate(name: str, value: Any) -> bool:
-    if value is None:
-        return "generator" in name or "rng" in name
-    return isinstance(value, _KINDS)
+def _may_generate(attributes: Mapping[str, Any]) -> bool:
+    return any(
+        isinstance(value, _KINDS) or (value is None and ("generator" in name or "rng" in name))
+        for name, value in attributes.items()
+    )
 
 
 def _is_open(part: Any) -> bool:
     if isinstance(part, type | ModuleType | FunctionType | torch.nn.Module | torch.Tensor):
         return False
     root = type(part).__module__.partition(".")[0]
-    is_method = hasattr(part, "__self__")
-    return is_method or (hasattr(part, "__dict__") and root not in _CLOSED)
+    if isinstance(part, MethodType):
+        return True
+    return hasattr(part, "__dict__") and root not in _CLOSED
 
 
 def _state(generator: Any) -> Tree:

@@ -8,7 +8,7 @@ from typing import Any
 
 from torch.utils.data.dataloader import _SingleProcessDataLoaderIter
 
-from burst.harness.transformers.loading.books import Books, Entry, Mark
+from burst.harness.transformers.loading.books import Books, Crew, Entry, Mark
 from burst.harness.transformers.loading.generators import Generators, Untouched
 from burst.harness.transformers.loading.order import Order
 from burst.harness.transformers.loading.places import Places
@@ -51,6 +51,12 @@ class Inline:
         if mark.random is not None:
             reading.fetch_again(mark)
         return reading
+
+    def crew(self) -> None:
+        """There are no workers."""
+
+    def adopt(self, crew: Crew) -> None:
+        """There are no workers to be as these."""
 
     def _reading(self, dataset: Any, order: Order, books: Books) -> Reading:
         view = View(self._loader, dataset=dataset, _index_sampler=order)

@@ -18,7 +18,7 @@ class Order:
     def __init__(self, sampler: Any, skip: int = 0) -> None:
         """`skip` steps are left out as soon as the first is asked for."""
         self._sampler = sampler
-        self._skip = skip
+        self._skip = self.left_out = skip
         self.pulled = 0
         """Steps that were taken, or skipped."""
 
