@@ -79,6 +79,9 @@ def show(session: Session, checkpoint: str, as_json: bool) -> None:
     show_default=True,
     help="A larger model is written in several files with an index.",
 )
+@click.option(
+    "--no-base", is_flag=True, help="Of a model with adapters, write the adapters alone."
+)
 @click.option("--force", is_flag=True, help="Overwrite files that are there.")
 @json_option
 @pass_session
@@ -87,13 +90,15 @@ def download(
     checkpoint: str,
     folder: Path | None,
     shard_size: str,
+    no_base: bool,
     force: bool,
     as_json: bool,
 ) -> None:
     """Write a checkpoint as ordinary files: model.safetensors and what belongs to it.
 
     Of a model of transformers, its config.json and the tokenizer that the trial registered are
-    written too, so that from_pretrained loads the folder. FOLDER is the checkpoint's id by
+    written too, so that from_pretrained loads the folder; of a model of peft, its adapters, as
+    peft reads them, and the model that they adapt in base/. FOLDER is the checkpoint's id by
     default. Every byte is verified on the way; interrupted and called again, it goes on where it
     was. Files that no download has put there are left alone, and where they are in the way it
     refuses; --force replaces them.
@@ -109,7 +114,13 @@ def download(
         with progress_bar(session, "downloading") as advance:
             blobs = session.workspace.blobs
             return into, download(
-                blobs, found, into, advance, shard_bytes=shard_bytes, force=force
+                blobs,
+                found,
+                into,
+                advance,
+                shard_bytes=shard_bytes,
+                base=not no_base,
+                force=force,
             )
 
     found, (into, files) = _with_newest(session, checkpoint, fetch)

@@ -1,45 +1,80 @@
 """What a checkpoint keeps of a model beside its weights, so that others can load them: the files
 that `transformers` reads next to `model.safetensors`.
 
-Nothing here imports transformers: a model of it is known by its class.
+Nothing here imports transformers or peft: a model of them is known by its class.
 """
 
 from __future__ import annotations
 
 import json
 import re
+import sys
 import tempfile
 from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
+import torch
 from torch import nn
 
 from burst.harness.errors import TrialError
+from burst.harness.trial.named import has_adapters, is_a, plain, plain_names
 
 MOST_BYTES = 64 * 2**20
 """Of a tokenizer's files in all."""
 
 
 def export_of(model: nn.Module) -> dict[str, Any] | None:
-    """What to keep of a model; None unless it is a model of transformers.
+    """What to keep of a model; None unless it is a model of transformers, or of peft.
 
     Returns:
         `files`, by name, and `left_out`: the names of its state_dict that `save_pretrained` does
-        not write, because the model ties them to others when it is loaded.
+        not write, because the model ties them to others when it is loaded. Where that writes other
+        names than the state_dict has, also `names`: by a tensor's name in the file, the one in the
+        state_dict. Of a model with adapters, `adapters` by name and `base`: of each `files` and
+        `names`.
     """
     model = getattr(model, "_orig_mod", model)
+    if has_adapters(model):
+        from burst.harness.trial.adapters import adapted, base_names
+
+        adapters, base = adapted(model)
+        if adapters:
+            names, files = base_names(model), {}
+            if _is_pretrained(base):
+                state = _renamed(model, names)
+                left_out = _left_out(base, state)
+                kept = {name: state[name] for name in names if name not in left_out}
+                names = {name: names[own] for name, own in _as_saved(base, kept).items()}
+                files = _files_of(base)
+            return {"adapters": adapters, "base": {"files": files, "names": names}}
     if not _is_pretrained(model):
         return None
-    config: Any = model.config
-    table = json.loads(config.to_json_string(use_diff=False))
+    state = model.state_dict(keep_vars=True)
+    left_out = _left_out(model, state)
+    export: dict[str, Any] = {"files": _files_of(model), "left_out": left_out}
+    names = _as_saved(model, {n: value for n, value in state.items() if n not in left_out})
+    if any(name != own for name, own in names.items()):
+        export["names"] = {name: plain(own) for name, own in names.items()}
+    return export
+
+
+def _files_of(model: Any) -> dict[str, bytes]:
+    table = json.loads(model.config.to_json_string(use_diff=False))
     table["architectures"] = [type(model).__name__.removeprefix("FSDP")]
     table["dtype"] = str(model.dtype).removeprefix("torch.")
     files = {"config.json": _encoded(table)}
     generation: Any = getattr(model, "generation_config", None)
     if generation is not None and _can_generate(model):
         files["generation_config.json"] = _encoded(json.loads(generation.to_json_string()))
-    return {"files": files, "left_out": _left_out(model)}
+    return files
+
+
+def _renamed(model: nn.Module, names: Mapping[str, str]) -> dict[str, Any]:
+    """The live tensors of a model under other names."""
+    plain = plain_names(model)
+    state = model.state_dict(keep_vars=True)
+    return {name: state[plain[own]] for name, own in names.items()}
 
 
 def tokenizer_files(tokenizer: Any) -> dict[str, bytes]:
@@ -68,19 +103,35 @@ def tokenizer_files(tokenizer: Any) -> dict[str, bytes]:
 
 
 def _is_pretrained(model: nn.Module) -> bool:
-    kinds = type(model).__mro__
-    return any(
-        kind.__name__ == "PreTrainedModel" and kind.__module__.startswith("transformers.")
-        for kind in kinds
-    )
+    return is_a(model, "PreTrainedModel", "transformers")
+
+
+def _as_saved(model: Any, state: Mapping[str, Any]) -> dict[str, str]:
+    """By the names under which `save_pretrained` writes a model, those of its state_dict: files
+    keep the names that they had on the hub, which transformers changes when it loads them. Where
+    it does more than rename, the model's own names stay, which it reads as well."""
+    same = {name: name for name in state}
+    loading = sys.modules.get("transformers.core_model_loading")
+    revert = getattr(loading, "revert_weight_conversion", None)
+    if revert is None:
+        return same
+    empty = {
+        name: torch.empty(value.shape, dtype=value.dtype, device="meta")
+        for name, value in state.items()
+        if isinstance(value, torch.Tensor)
+    }
+    own = {id(value): name for name, value in empty.items()}
+    found = revert(model, dict(empty))
+    if len(found) != len(empty) or not all(id(value) in own for value in found.values()):
+        return same
+    return {name: own[id(value)] for name, value in found.items()}
 
 
 def _can_generate(model: Any) -> bool:
     return bool(model.can_generate())
 
 
-def _left_out(model: Any) -> list[str]:
-    state: Mapping[str, Any] = model.state_dict(keep_vars=True)
+def _left_out(model: Any, state: Mapping[str, Any]) -> list[str]:
     names: dict[int, list[str]] = {}
     for name, value in state.items():
         names.setdefault(id(value), []).append(name)

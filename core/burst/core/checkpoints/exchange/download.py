@@ -3,7 +3,10 @@
     <folder>/model.safetensors     the first model, under the names of its state_dict; a large one
                                    in model-00001-of-0000N.safetensors with an index
     <folder>/config.json, …        of a model of transformers, with its tokenizer's files
-    <folder>/models.1.safetensors  the second, and so on; in models.1/ if it is of transformers
+    <folder>/adapter_model.safetensors, adapter_config.json
+                                   instead, of a model of peft: its adapter, others in folders of
+                                   their names, and the model that they adapt in base/
+    <folder>/models.1.safetensors  the second, and so on; in models.1/ if it is of these
     <folder>/tensors.safetensors   where there are no models: every tensor, by its place
     <folder>/state.json            everything that is no tensor, and how far it was trained
     <folder>/manifest.json         the checkpoint's own, last
@@ -45,6 +48,7 @@ def download(
     progress: Progress | None = None,
     *,
     shard_bytes: int = SHARD_BYTES,
+    base: bool = True,
     force: bool = False,
 ) -> tuple[Path, ...]:
     """Write a checkpoint's models and state as ordinary files; returns their paths.
@@ -56,6 +60,7 @@ def download(
     Args:
         progress: called with the bytes written so far, and with all there are.
         shard_bytes: a model of more bytes is written in several files.
+        base: write the models that adapters adapt, too, where there are adapters.
         force: replace what is in the way, whoever has written it, and other weights too.
 
     Raises:
@@ -72,12 +77,14 @@ def download(
     manifest = reading.manifest
     shared = StateFile.decode(bytes(reading.fetch(manifest.shared)))
     own = [StateFile.decode(bytes(reading.fetch(entry))) for entry in manifest.own]
-    layout = plan(shared, shard_bytes)
+    layout = plan(shared, shard_bytes, base=base)
     files = {entry.sha256: entry for entry in manifest.tensors}
     small = {
         name: text if isinstance(text, bytes) else _assembled(reading, files, shared, text)
         for name, text in layout.texts.items()
     }
+    for name, under in layout.adapted.items():
+        small[name] = _pointing(small[name], folder.absolute() / under)
     small["state.json"] = _state(manifest, shared, own)
     small["manifest.json"] = manifest.encode()
     target = Target(folder, force=force)
@@ -190,6 +197,16 @@ def _assembled(
         piece = Piece(name, start, ref.shape, box, target=0, width=1)
         _copy(reading.fetch(files[shared.files[file]]), [piece], write)
     return bytes(out)
+
+
+def _pointing(config: bytes, base: Path) -> bytes:
+    """An adapter's configuration; where it names no model that is adapted, it names the one that
+    is written beside it."""
+    table = json.loads(config)
+    if table.get("base_model_name_or_path"):
+        return config
+    table["base_model_name_or_path"] = str(base)
+    return json.dumps(table, indent=2, sort_keys=True).encode()
 
 
 def _done(target: Target, output: Output) -> int:

@@ -10,18 +10,22 @@ from __future__ import annotations
 import hashlib
 import json
 import math
+import sys
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
 
+from burst.core.checkpoints.exchange.handed import (
+    ADAPTER_CONFIG,
+    Handed,
+    handed_out,
+    tokenizer_texts,
+)
 from burst.core.checkpoints.format.boxes import Box
-from burst.core.checkpoints.format.state_file import StateFile, TensorRef, bytes_at, state_dicts
-from burst.core.checkpoints.format.tensorfile import entry_of, lay_out
-from burst.core.model import Json
+from burst.core.checkpoints.format.state_file import StateFile, TensorRef
+from burst.core.checkpoints.format.tensorfile import entry_of, lay_out_as_library
 
 SHARD_BYTES = 5_000_000_000
 """A model of more bytes is written in several files."""
-_COMPILED = "_orig_mod."
 
 
 @dataclass(frozen=True)
@@ -69,57 +73,35 @@ class Layout:
     outputs: tuple[Output, ...]
     texts: Mapping[str, bytes | int]
     """Small files by path: their bytes, or the index of the tensor that holds them."""
+    adapted: Mapping[str, str]
+    """By the path of an adapter's configuration, the folder of the model that it adapts."""
 
 
-@dataclass(frozen=True)
-class _Model:
-    folder: str
-    """Empty, or with a slash at its end."""
-    stem: str
-    tensors: Mapping[str, int]
-
-
-def plan(shared: StateFile, shard_bytes: int = SHARD_BYTES) -> Layout:
+def plan(shared: StateFile, shard_bytes: int = SHARD_BYTES, *, base: bool = True) -> Layout:
     """The files to make of what all ranks of a checkpoint hold alike.
 
     Args:
         shard_bytes: the most bytes of tensors in one file; a larger tensor has a file of its own.
+        base: whether the models that adapters adapt are among them.
     """
-    exports = _exports(shared.tree)
     outputs: list[Output] = []
-    texts: dict[str, bytes | int] = dict(_files(exports.get("tokenizer"), ""))
-    for index, model in enumerate(_models(shared, exports)):
+    texts: dict[str, bytes | int] = tokenizer_texts(shared.tree)
+    adapted: dict[str, str] = {}
+    for model in handed_out(shared):
+        if model.base and not base:
+            continue
         made = list(_sharded(model, shared, shard_bytes))
         outputs += made
         if len(made) > 1:
             texts[f"{model.folder}{model.stem}.safetensors.index.json"] = _index(made, model)
-        texts |= dict(_files(_export(exports, index).get("files"), model.folder))
-    return Layout(tuple(outputs), texts)
+        texts |= model.texts
+        if model.adapts and base:
+            adapted[f"{model.folder}{ADAPTER_CONFIG}"] = model.adapts
+    return Layout(tuple(outputs), texts, adapted)
 
 
-def _models(shared: StateFile, exports: Mapping[str, Any]) -> list[_Model]:
-    found = state_dicts(shared.tree)
-    if not found:
-        every = {ref.name: index for index, ref in enumerate(shared.tensors)}
-        return [_Model("", "tensors", every)] if every else []
-    models = []
-    for index, tensors in enumerate(found):
-        export = _export(exports, index)
-        own = index > 0 and bool(export)  # a second config.json needs a folder of its own
-        left_out = set(export.get("left_out", ()))
-        named = {key: at for key, at in _plain(tensors).items() if key not in left_out}
-        stem = "model" if own or not index else f"models.{index}"
-        models.append(_Model(f"models.{index}/" if own else "", stem, named))
-    return models
-
-
-def _plain(tensors: Mapping[str, int]) -> Mapping[str, int]:
-    """The names without what `torch.compile` has put into them."""
-    plain = {name.replace(_COMPILED, ""): index for name, index in tensors.items()}
-    return plain if len(plain) == len(tensors) else tensors
-
-
-def _sharded(model: _Model, shared: StateFile, most: int) -> Iterator[Output]:
+def _sharded(model: Handed, shared: StateFile, most: int) -> Iterator[Output]:
+    most = sys.maxsize if model.adapts else most
     shards: list[dict[str, TensorRef]] = [{}]
     filled = 0
     for name, index in model.tensors.items():
@@ -136,7 +118,7 @@ def _sharded(model: _Model, shared: StateFile, most: int) -> Iterator[Output]:
 
 
 def _output(name: str, state: StateFile, refs: Mapping[str, TensorRef]) -> Output:
-    header, placed = lay_out(
+    header, placed = lay_out_as_library(
         [entry_of(key, ref.dtype, ref.shape) for key, ref in refs.items()], {"format": "pt"}
     )
     pieces: dict[str, list[Piece]] = {}
@@ -151,7 +133,7 @@ def _output(name: str, state: StateFile, refs: Mapping[str, TensorRef]) -> Outpu
     return Output(name, header, size, pieces)
 
 
-def _index(outputs: Sequence[Output], model: _Model) -> bytes:
+def _index(outputs: Sequence[Output], model: Handed) -> bytes:
     """Which tensor lies in which file, as transformers reads it."""
     names = list(model.tensors)
     total = 0
@@ -166,22 +148,3 @@ def _index(outputs: Sequence[Output], model: _Model) -> bytes:
     return (
         json.dumps({"metadata": {"total_size": total}, "weight_map": weights}, indent=2)
     ).encode()
-
-
-def _exports(tree: Json) -> Mapping[str, Any]:
-    """What the harness kept for others: absent in older checkpoints, and in those of scripts that
-    registered nothing."""
-    found = tree.get("exports") if isinstance(tree, dict) else None
-    return found if isinstance(found, dict) else {}
-
-
-def _export(exports: Mapping[str, Any], index: int) -> Mapping[str, Any]:
-    models = exports.get("models") or []
-    return (models[index] if index < len(models) else None) or {}
-
-
-def _files(node: Any, folder: str) -> Iterator[tuple[str, bytes | int]]:
-    for name, held in node.items() if isinstance(node, dict) else ():
-        data = bytes_at(held)
-        if data is not None and "/" not in name and not name.startswith("."):
-            yield f"{folder}{name}", data

@@ -28,7 +28,7 @@ _LOCK = "lock"
 _MANIFEST = "manifest.json"
 _SHOWN = 8
 _WEIGHTS = re.compile(
-    r"(?:models\.\d+/)?(?:model|models\.\d+|tensors)(?:-\d{5,}-of-\d{5,})?"
+    r"(?:models\.\d+/)?(?:base/)?(?:model|adapter_model|models\.\d+|tensors)(?:-\d{5,}-of-\d{5,})?"
     r"\.safetensors(?:\.index\.json)?"
 )
 """Names under which readers look for weights: two models under them are one too many."""
@@ -76,8 +76,9 @@ class Target:
             path = self.folder / name
             if path.is_dir() and not path.is_symlink():
                 raise _in_the_way(path)
-            if os.path.lexists(path.parent) and not path.parent.is_dir():
-                raise _in_the_way(path.parent)
+            for above in path.parents[: name.count("/") + 1]:
+                if os.path.lexists(above) and not above.is_dir():
+                    raise _in_the_way(above)
         if self._force:
             return
         other = _checkpoint_of(self.folder / _MANIFEST)
@@ -145,7 +146,7 @@ class Target:
         if stamp is not None:
             self._noted.setdefault(name, []).append(stamp)
             self._save()
-        path.parent.mkdir(exist_ok=True)
+        path.parent.mkdir(parents=True, exist_ok=True)
         made.replace(path)
 
     def clear(self, names: Sequence[str]) -> None:
@@ -153,8 +154,8 @@ class Target:
         for name in list(self._stale({*names})):
             (self.folder / name).unlink(missing_ok=True)
             with suppress(OSError):
-                if "/" in name:
-                    (self.folder / name).parent.rmdir()
+                for above in Path(name).parents[:-1]:
+                    (self.folder / above).rmdir()
 
     def finish(self, names: Sequence[str]) -> None:
         """Leave of the work nothing but the notes of which files are the download's."""
@@ -172,7 +173,8 @@ class Target:
                 yield name
 
     def _weights(self) -> list[str]:
-        found = [*self.folder.glob("*.safetensors*"), *self.folder.glob("models.*/*.safetensors*")]
+        places = ("", "base/", "models.*/", "models.*/base/")
+        found = (path for at in places for path in self.folder.glob(f"{at}*.safetensors*"))
         names = sorted(path.relative_to(self.folder).as_posix() for path in found)
         return [name for name in names if _WEIGHTS.fullmatch(name)]
 

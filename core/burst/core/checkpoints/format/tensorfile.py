@@ -30,6 +30,12 @@ STORED_AS: Mapping[str, tuple[str, int]] = {
 """By torch's name of a dtype: the type in the header, and how many of it make one element."""
 _LENGTH = struct.Struct("<Q")
 _ALIGN = 64
+_THEIR_ALIGN = 8
+_THEIR_ORDER = (
+    "U64", "I64", "F64", "C64", "F32", "U32", "I32", "BF16", "F16", "U16", "I16", "F8_E8M0",
+    "F8_E4M3", "F8_E5M2", "I8", "U8", "BOOL",
+)  # fmt: skip
+"""Of types, in files that the safetensors library writes."""
 _MAX_HEADER = 100_000_000  # the bound that the safetensors library has, too
 
 
@@ -66,6 +72,26 @@ def lay_out(
     The file's size is the last entry's `stop`, or the header's length if there are none.
     """
     ordered = sorted(tensors, key=lambda entry: -ELEMENT_BYTES[entry.dtype])
+    return _lay_out(ordered, metadata)
+
+
+def lay_out_as_library(
+    tensors: Sequence[Entry], metadata: Mapping[str, str] | None = None
+) -> tuple[bytes, list[Entry]]:
+    """Like `lay_out`, byte for byte as the safetensors library's `save_file` lays them out: by
+    type, then by name, with data from an 8-byte boundary on."""
+    ordered = sorted(tensors, key=lambda entry: (_THEIR_ORDER.index(entry.dtype), entry.name))
+    return _lay_out(ordered, metadata, align=_THEIR_ALIGN, escaped=False)
+
+
+def _lay_out(
+    ordered: Sequence[Entry],
+    metadata: Mapping[str, str] | None,
+    *,
+    align: int = _ALIGN,
+    escaped: bool = True,
+) -> tuple[bytes, list[Entry]]:
+    """`escaped`: whether what is not ASCII is escaped in the header."""
     table: dict[str, object] = {"__metadata__": dict(metadata)} if metadata else {}
     offset = 0
     offsets = []
@@ -79,8 +105,8 @@ def lay_out(
         offset += entry.size
     if len(table) != len(ordered) + bool(metadata):
         raise ValueError("two tensors of one file have the same name")
-    text = json.dumps(table, separators=(",", ":")).encode()
-    text += b" " * (-(len(text) + _LENGTH.size) % _ALIGN)
+    text = json.dumps(table, separators=(",", ":"), ensure_ascii=escaped).encode()
+    text += b" " * (-(len(text) + _LENGTH.size) % align)
     header = _LENGTH.pack(len(text)) + text
     placed = [
         Entry(entry.name, entry.dtype, entry.shape, len(header) + start)
