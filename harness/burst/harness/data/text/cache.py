@@ -151,10 +151,8 @@ def _used(path: Path, now: float) -> bool:
     try:
         if now - path.stat().st_mtime > DAY_S:
             os.utime(path, (now, now))
-    except FileNotFoundError:
-        return False
-    except OSError:  # a file of somebody else's, which can be read all the same
-        return True
+    except OSError:
+        return path.exists()  # somebody else's, which can be read all the same
     return True
 
 

@@ -1,0 +1,224 @@
+"""The cache of tables: each is made once, whoever asks, and whatever becomes of who makes it."""
+
+from __future__ import annotations
+
+import multiprocessing
+import os
+import signal
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from burst.core.blobs import open_blobs
+from burst.core.blobs.port import DAY_S
+from burst.core.clock import SystemClock
+from burst.core.launch import LAUNCH_VARIABLE
+from burst.harness.data import DataError
+from burst.harness.data.text.cache import INDEX, KEPT_S, TABLES, Cache, open_cache
+from tests.core.blobs.mock_s3 import BUCKET, mock_s3
+from tests.harness.data.text_support import launch_in
+
+_processes = multiprocessing.get_context("fork")
+LONG_S = 60.0
+
+
+class Later(SystemClock):
+    def __init__(self, by: float) -> None:
+        self._by = by
+
+    def now(self) -> float:
+        return super().now() + self._by
+
+
+def writes(data: bytes, made: list[bytes] | None = None) -> Callable[[Path], None]:
+    def make(path: Path) -> None:
+        path.write_bytes(data)
+        if made is not None:
+            made.append(data)
+
+    return make
+
+
+def refuses(path: Path) -> None:
+    raise AssertionError("it is there already")
+
+
+@pytest.fixture
+def far(tmp_path: Path) -> str:
+    return f"file://{tmp_path}/blobs"
+
+
+@pytest.fixture(scope="module")
+def bucket() -> Iterator[str]:
+    with mock_s3() as server:
+        yield f"s3://{BUCKET}/state?endpoint_url={server}"
+
+
+def test_a_table_is_made_once_and_found_again(tmp_path: Path) -> None:
+    cache = Cache(tmp_path)
+    path = cache.table("one", writes(b"a table"))
+    assert cache.table("one", refuses) == path
+    assert path.read_bytes() == b"a table"
+
+
+def test_what_fails_leaves_nothing_and_is_made_by_the_next(tmp_path: Path) -> None:
+    def fails(path: Path) -> None:
+        path.write_bytes(b"half a ta")
+        raise RuntimeError("no more text")
+
+    cache = Cache(tmp_path)
+    with pytest.raises(RuntimeError, match="no more text"):
+        cache.table("one", fails)
+    assert [path.suffix for path in tmp_path.iterdir()] == [".lock"]
+    assert cache.table("one", writes(b"whole")).read_bytes() == b"whole"
+
+
+def _take(folder: Path, gate: Any, turns: Path) -> None:
+    def make(path: Path) -> None:
+        with turns.open("a") as file:
+            file.write("made\n")
+        path.write_bytes(b"a table")
+
+    gate.wait(LONG_S)
+    Cache(folder).table("one", make)
+
+
+def test_of_several_processes_at_once_one_makes_it(tmp_path: Path) -> None:
+    gate, turns = _processes.Barrier(4), tmp_path / "turns"
+    crowd = [
+        _processes.Process(target=_take, args=(tmp_path / "cache", gate, turns)) for _ in range(4)
+    ]
+    for process in crowd:
+        process.start()
+    for process in crowd:
+        process.join(LONG_S)
+    assert [process.exitcode for process in crowd] == [0] * 4
+    assert turns.read_text() == "made\n"
+
+
+def _hang(folder: Path, begun: Any) -> None:
+    def make(path: Path) -> None:
+        path.write_bytes(b"half a ta")
+        begun.set()
+        signal.pause()
+
+    Cache(folder).table("one", make)
+
+
+def test_one_who_dies_while_making_it_is_followed_by_one_who_waits(tmp_path: Path) -> None:
+    begun = _processes.Event()
+    first = _processes.Process(target=_hang, args=(tmp_path, begun))
+    first.start()
+    assert begun.wait(LONG_S)
+    gate, turns = _processes.Barrier(1), tmp_path / "turns"
+    second = _processes.Process(target=_take, args=(tmp_path, gate, turns))
+    second.start()
+    os.kill(first.pid or 0, signal.SIGKILL)
+    first.join(LONG_S)
+    second.join(LONG_S)
+    assert second.exitcode == 0
+    assert turns.read_text() == "made\n"
+    assert (tmp_path / "one.arrow").read_bytes() == b"a table"
+
+
+def test_another_machine_gets_it_from_the_blobs(tmp_path: Path, far: str) -> None:
+    Cache(tmp_path / "here", open_blobs(far)).table("one", writes(b"a table"))
+    path = Cache(tmp_path / "there", open_blobs(far)).table("one", refuses)
+    assert path.read_bytes() == b"a table"
+
+
+def test_another_machine_gets_it_from_a_bucket(tmp_path: Path, bucket: str) -> None:
+    data = os.urandom(100_000)
+    Cache(tmp_path / "here", open_blobs(bucket)).table("one", writes(data))
+    path = Cache(tmp_path / "there", open_blobs(bucket)).table("one", refuses)
+    assert path.read_bytes() == data
+
+
+def test_two_machines_that_begin_at_once_both_end_with_a_whole_one(
+    tmp_path: Path, far: str
+) -> None:
+    other = Cache(tmp_path / "there", open_blobs(far))
+
+    def meanwhile(path: Path) -> None:
+        other.table("one", writes(b"theirs"))
+        path.write_bytes(b"ours")
+
+    here = Cache(tmp_path / "here", open_blobs(far))
+    assert here.table("one", meanwhile).read_bytes() == b"ours"
+    third = Cache(tmp_path / "third", open_blobs(far)).table("one", refuses)
+    assert third.read_bytes() in (b"ours", b"theirs")
+
+
+def test_damaged_bytes_in_the_blobs_are_made_anew(tmp_path: Path, far: str) -> None:
+    blobs = open_blobs(far)
+    Cache(tmp_path / "here", blobs).table("one", writes(b"a table"))
+    (info,) = blobs.list(TABLES)
+    blobs.put(info.key, b"a tablf")
+    made: list[bytes] = []
+    path = Cache(tmp_path / "there", blobs).table("one", writes(b"a table", made))
+    assert path.read_bytes() == b"a table"
+    assert made
+
+
+def test_an_index_that_says_nothing_is_made_anew(tmp_path: Path, far: str) -> None:
+    blobs = open_blobs(far)
+    blobs.put(f"{INDEX}one.json", b"{}")
+    assert Cache(tmp_path, blobs).table("one", writes(b"a table")).read_bytes() == b"a table"
+
+
+def test_blobs_that_do_not_answer_cost_nothing_but_a_word(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    (tmp_path / "blobs").mkdir()
+    blobs = open_blobs(f"file://{tmp_path}/blobs")
+    (tmp_path / "blobs").rmdir()
+    (tmp_path / "blobs").write_text("in the way")
+    path = Cache(tmp_path / "here", blobs).table("one", writes(b"a table"))
+    assert path.read_bytes() == b"a table"
+    assert "a table stays on this machine" in caplog.text
+
+
+def test_a_folder_that_cannot_be_written_is_named(tmp_path: Path) -> None:
+    (tmp_path / "file").write_text("in the way")
+    with pytest.raises(DataError, match=r"cannot be kept in .*/file/cache"):
+        Cache(tmp_path / "file" / "cache").table("one", refuses)
+
+
+def test_what_nobody_uses_for_thirty_days_goes_here_and_in_the_blobs(
+    tmp_path: Path, far: str
+) -> None:
+    blobs = open_blobs(far)
+    Cache(tmp_path, blobs).table("old", writes(b"an old table"))
+    Cache(tmp_path, blobs, Later(KEPT_S - DAY_S)).table("young", writes(b"a young one"))
+    assert (tmp_path / "old.arrow").exists()
+    Cache(tmp_path, blobs, Later(KEPT_S + DAY_S)).table("new", writes(b"a new one"))
+    assert not (tmp_path / "old.arrow").exists()
+    assert [info.key for info in blobs.list("data/") if "old" in info.key] == []
+
+
+def test_a_table_in_use_stays(tmp_path: Path) -> None:
+    Cache(tmp_path).table("one", writes(b"a table"))
+    Cache(tmp_path, clock=Later(KEPT_S - DAY_S)).table("one", refuses)
+    Cache(tmp_path, clock=Later(KEPT_S + DAY_S)).table("two", writes(b"another"))
+    assert (tmp_path / "one.arrow").exists()
+
+
+def test_without_a_launch_it_lies_in_burst_home_and_is_not_shared(burst_home: Path) -> None:
+    cache = open_cache()
+    assert (cache.folder, cache.blobs) == (burst_home / "cache" / "data", None)
+
+
+def test_in_a_trial_it_lies_in_the_nodes_home_whatever_home_its_container_has(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    home = tmp_path / "node-home"
+    home.mkdir()
+    (home / ".burst-state").touch()
+    for url, shared in ((f"file://{home}/blobs", False), (f"file://{tmp_path}/share", True)):
+        spec = launch_in(home / "nodes" / "node-1" / "alloc-1", url)
+        monkeypatch.setenv(LAUNCH_VARIABLE, str(spec.path / "spec.json"))
+        cache = open_cache()
+        assert cache.folder == home / "cache" / "data"
+        assert (cache.blobs is not None) == shared
