@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -20,7 +20,7 @@ from transformers import (
     set_seed,
 )
 
-from burst.core.launch import LAUNCH_VARIABLE, LaunchSpec
+from burst.core.launch import LAUNCH_VARIABLE, LaunchSpec, Outcome
 from burst.core.metrics import merge
 from burst.core.model import Checkpoint
 from burst.harness.transformers import connection, patching
@@ -134,7 +134,8 @@ class House:
         stopper = StopAt(stop, kill=kill)
         session = connect(spec, self.site.config, lambda: stopper.asked)
         ending = Ending(session, spec)
-        made = connection.Connection(spec, self.site.config, session, ending)
+        terms = connection.Terms.of(self.site.config)
+        made = connection.Connection(session, ending, terms, spec.path)
         self._monkeypatch.setattr(connection, "_made", made)
         here = Path.cwd()
         os.chdir(spec.path / "code")
@@ -160,6 +161,11 @@ class House:
                 self.attempt(make, step, kill=kill)
         return self.attempt(make)
 
+    @property
+    def outcome(self) -> Outcome | None:
+        """What the last attempt said of its end."""
+        return None if self.spec is None else Outcome.read(self.spec.path)
+
     def rows(self, group: str) -> list[tuple[int, dict[str, float]]]:
         """The trial's metrics without what the clock decides."""
         merged = merge(self.site.store.metrics(TRIAL))
@@ -182,20 +188,22 @@ def alone(make: Make, folder: Path) -> Trainer:
         os.chdir(here)
 
 
-def untimed(values: dict[str, Any]) -> dict[str, Any]:
+def untimed(values: Mapping[str, Any]) -> dict[str, Any]:
     return {name: value for name, value in values.items() if not name.endswith(TIMINGS)}
 
 
 def everything(trainer: Trainer) -> dict[str, Any]:
     """All that has to be equal, in forms that compare."""
     state = trainer.state
+    model: Any = trainer.model
     optimizer: Any = trainer.optimizer
+    scheduler: Any = trainer.lr_scheduler
     flat: dict[str, Any] = {
-        f"model.{name}": value.clone() for name, value in trainer.model.state_dict().items()
+        f"model.{name}": value.clone() for name, value in model.state_dict().items()
     }
     for number, values in optimizer.state_dict()["state"].items():
         flat |= {f"optimizer.{number}.{name}": value for name, value in values.items()}
-    flat["scheduler"] = trainer.lr_scheduler.state_dict()
+    flat["scheduler"] = scheduler.state_dict()
     flat["log"] = [untimed(row) for row in state.log_history]
     for name in ("epoch", "global_step", "best_metric", "best_global_step", "max_steps"):
         flat[name] = getattr(state, name)

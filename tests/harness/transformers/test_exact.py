@@ -2,35 +2,183 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+import datasets
 import pytest
+import torch
+from transformers import EarlyStoppingCallback, Trainer, TrainerCallback
 
-from tests.harness.transformers.house import House, alone, differing, everything, script
+from tests.harness.transformers.house import (
+    TIMINGS,
+    House,
+    Make,
+    Rows,
+    alone,
+    differing,
+    everything,
+    script,
+)
 
+# Six steps an epoch, three epochs.
 STOPS = {
     "in an epoch": [2],
     "at its last step": [6],
     "after its first step": [7],
     "twice in one": [8, 10],
     "at the last step of all": [18],
-    "everywhere": [1, 2, 3, 6, 7, 12, 17],
+    "everywhere": [1, 2, 6, 7, 12, 17],
 }
+SOME = {"twice": [8, 10], "between": [6, 12]}
 WAYS: dict[str, dict[str, Any]] = {
-    "plain": {},
     "noisy": {"noisy": True},
     "by steps": {"eval_strategy": "steps", "eval_steps": 3, "logging_strategy": "epoch"},
     "accumulating": {"gradient_accumulation_steps": 4, "noisy": True, "num_train_epochs": 9},
     "saving": {"save_strategy": "steps", "save_steps": 2, "noisy": True},
+    "by length": {"train_sampling_strategy": "group_by_length", "noisy": True},
+    "in steps": {"max_steps": 15, "noisy": True},
+    "on a plateau": {"lr_scheduler_type": "reduce_lr_on_plateau", "metric_for_best_model": "loss"},
+    "evaluated first": {"eval_on_start": True},
+    "skipping": {"ignore_data_skip": True},
+    "counting": {"include_num_input_tokens_seen": "all", "logging_steps": 5},
 }
 
 
+def check(
+    folder: Path, monkeypatch: pytest.MonkeyPatch, make: Make, stops: list[int], **how: Any
+) -> House:
+    expected = everything(alone(make, folder / "alone"))
+    house = House(folder, monkeypatch, **how.pop("config", {}))
+    assert differing(everything(house.through(make, stops, **how)), expected) == []
+    return house
+
+
 @pytest.mark.parametrize("stops", STOPS.values(), ids=STOPS)
-@pytest.mark.parametrize("way", WAYS.values(), ids=WAYS)
 def test_a_training_that_was_left_ends_as_one_alone(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, stops: list[int]
+) -> None:
+    check(tmp_path, monkeypatch, script(), stops)
+
+
+@pytest.mark.parametrize("stops", SOME.values(), ids=SOME)
+@pytest.mark.parametrize("way", WAYS.values(), ids=WAYS)
+def test_so_it_is_whatever_its_arguments_are(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, way: dict[str, Any], stops: list[int]
 ) -> None:
-    expected = everything(alone(script(**way), tmp_path / "alone"))
+    check(tmp_path, monkeypatch, script(**way), stops)
+
+
+@pytest.mark.parametrize("way", ["noisy", "accumulating"])
+def test_a_training_that_was_killed_goes_on_from_its_newest_checkpoint(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, way: str
+) -> None:
+    make = script(**WAYS[way])
+    house = check(
+        tmp_path, monkeypatch, make, [5, 11], kill=True, config={"checkpoints": {"every": "2ba"}}
+    )
+    assert house.rows("validation") == [
+        (row["step"], {k: v for k, v in row.items() if k != "step" and not k.endswith(TIMINGS)})
+        for row in alone(make, tmp_path / "again").state.log_history
+        if "eval_loss" in row
+    ]
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("persistent", [False, True])
+def test_so_it_is_with_data_from_worker_processes(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, persistent: bool
+) -> None:
+    workers = {"dataloader_num_workers": 2, "dataloader_persistent_workers": persistent}
+    check(tmp_path, monkeypatch, script(noisy=True, **workers), [2, 9])
+
+
+class Stream(torch.utils.data.IterableDataset[Any]):
+    """Rows in their order, and no way to begin in the middle."""
+
+    def __init__(self, *, noisy: bool = False) -> None:
+        self.rows = Rows(noisy=noisy)
+
+    def __iter__(self) -> Iterator[dict[str, Any]]:
+        return (self.rows[index] for index in range(len(self.rows)))
+
+
+def hub_stream(*, noisy: bool = False) -> Any:
+    rows = Rows(noisy=noisy)
+
+    def read(shards: list[int]) -> Iterator[dict[str, Any]]:
+        for shard in shards:
+            for index in range(shard, len(rows), 2):
+                yield rows[index]
+
+    return datasets.IterableDataset.from_generator(read, gen_kwargs={"shards": [0, 1]})
+
+
+@pytest.mark.parametrize("stream", [Stream, hub_stream])
+def test_so_it_is_with_a_stream_of_data(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, stream: Any
+) -> None:
+    # the stream has six batches a pass, and the training three passes
+    check(tmp_path, monkeypatch, script(data=stream, noisy=True, max_steps=16), [4, 6, 9])
+
+
+class StopsInEvaluation(TrainerCallback):
+    """Is asked to leave in the middle of the evaluation after a step."""
+
+    def __init__(self, step: int, stopper: Any) -> None:
+        self.step = step
+        self.stopper = stopper
+
+    def on_prediction_step(self, args: Any, state: Any, control: Any, **kwargs: Any) -> None:
+        if state.global_step == self.step:
+            self.stopper.asked = True
+
+
+@pytest.mark.parametrize("step", [6, 12, 18])
+@pytest.mark.parametrize("strategy", ["epoch", "steps"])
+def test_a_stop_in_an_evaluation_does_not_wait_for_its_end_nor_leave_it_out(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, step: int, strategy: str
+) -> None:
+    make = script(eval_strategy=strategy, eval_steps=3, per_device_eval_batch_size=1)
+    expected = everything(alone(make, tmp_path / "alone"))
     house = House(tmp_path, monkeypatch)
-    assert differing(everything(house.through(script(**way), stops)), expected) == []
+
+    def asked(folder: Path, more: list[TrainerCallback]) -> Trainer:
+        trainer = make(folder, more)
+        trainer.add_callback(StopsInEvaluation(step, more[0]))
+        return trainer
+
+    with pytest.raises(SystemExit):
+        house.attempt(asked)
+    assert max(at for at, _ in house.rows("validation") or [(0, {})]) < step
+    assert differing(everything(house.attempt(make)), expected) == []
+
+
+def test_the_patience_of_early_stopping_goes_on(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    make = script(
+        callbacks=lambda: [EarlyStoppingCallback(2)],
+        num_train_epochs=12,
+        metric_for_best_model="loss",
+        learning_rate=0.0,
+    )
+    house = check(tmp_path, monkeypatch, make, [5, 9, 14])
+    assert house.outcome is not None
+    assert house.outcome.kind == "stopped"
+    assert house.outcome.text == (
+        "EarlyStoppingCallback: eval_loss has not improved in 2 evaluations"
+    )
+
+
+def test_the_best_model_comes_back_wherever_training_goes_on(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    make = script(
+        load_best_model_at_end=True,
+        save_strategy="epoch",
+        learning_rate=0.5,
+        metric_for_best_model="loss",
+    )
+    check(tmp_path, monkeypatch, make, [8, 13])

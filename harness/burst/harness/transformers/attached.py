@@ -16,9 +16,11 @@ _NAME = "_burst"
 class Attached:
     def __init__(self, trainer: Any, link: Connection) -> None:
         self.link = link
-        self.reports = Reports(link.session, link.goal, link.steps)
+        self.reports = Reports(link.session, link.terms.goal, link.steps)
         self.training: Training | None = None
         """The training that goes on, where burst keeps it."""
+        self.aside = False
+        """Whether one goes on of which the metrics are all that is kept."""
         self._trainer = trainer
         self._depth = 0
         self._evaluated: dict[str, Any] = {}
@@ -26,21 +28,30 @@ class Attached:
     # --- training ---------------------------------------------------------------------------
 
     @contextmanager
-    def trains(self) -> Iterator[Training]:
-        """While `Trainer.train` runs."""
+    def trains(self) -> Iterator[Training | None]:
+        """While `Trainer.train` runs; gives the training if burst keeps it."""
         trainer, link = self._trainer, self.link
         searching = trainer.hp_search_backend is not None
         number = link.next_training()
-        self.reports = Reports(link.session, link.goal, link.steps)
-        kept = number == 0 and not searching
-        self.training = Training(trainer, link, self.reports, kept=kept)
-        if not kept:
-            self.training.tell_not_kept(searching)
+        self.reports = Reports(link.session, link.terms.goal, link.steps)
+        self.aside = number > 0 or searching
+        if self.aside:
+            _tell_aside(link, searching)
+        else:
+            self.training = Training(trainer, link, self.reports)
         try:
             yield self.training
         finally:
-            self.training = None
+            self.training, self.aside = None, False
             link.steps += int(trainer.state.global_step)
+
+    def leave_if_asked(self) -> None:
+        """Where no training is kept that could be saved first.
+
+        Raises:
+            SystemExit: it was asked to leave.
+        """
+        self.link.leave_if_asked(durable=not self.aside)
 
     # --- evaluating -------------------------------------------------------------------------
 
@@ -69,27 +80,45 @@ class Attached:
 
 
 def attach(trainer: Any) -> Attached | None:
-    """What is attached to a Trainer, from now on; None outside an experiment. Collective at the
-    first call of a process."""
-    found: Attached | None = trainer.__dict__.get(_NAME)
-    if found is None and (link := connection()) is not None:
-        from burst.harness.transformers.callback import BurstCallback
+    """What is attached to a Trainer, from now on; None outside an experiment, unless its callback
+    names a folder. Collective at the first call of a process."""
+    from burst.harness.transformers.callback import BurstCallback
 
-        found = Attached(trainer, link)
-        setattr(trainer, _NAME, found)
-        callbacks = trainer.callback_handler.callbacks
-        mine = next((each for each in callbacks if isinstance(each, BurstCallback)), None)
-        if mine is None:
-            mine = BurstCallback()
-        else:
-            callbacks.remove(mine)
-        callbacks.insert(0, mine)  # before those that take values out of what is logged
-        mine.attached = found
+    found = attached_to(trainer)
+    if found is not None:
+        return found
+    callbacks = trainer.callback_handler.callbacks
+    given = next((each for each in callbacks if isinstance(each, BurstCallback)), None)
+    link = connection(None if given is None else given.folder)
+    if link is None:
+        return None
+    found = Attached(trainer, link)
+    setattr(trainer, _NAME, found)
+    callback = given or BurstCallback()
+    if given is not None:
+        callbacks.remove(given)
+    callbacks.insert(0, callback)  # before those that take values out of what is logged
+    callback.attached = found
+    return found
+
+
+def attached_to(trainer: Any) -> Attached | None:
+    found: Attached | None = trainer.__dict__.get(_NAME)
     return found
 
 
 def training_of(trainer: Any) -> Training | None:
     """The training that goes on, if burst keeps it."""
-    found: Attached | None = trainer.__dict__.get(_NAME)
-    training = None if found is None else found.training
-    return training if training is not None and training.kept else None
+    found = attached_to(trainer)
+    return None if found is None else found.training
+
+
+def _tell_aside(link: Connection, searching: bool) -> None:
+    why = "this trial has trained before"
+    if searching:
+        why = "hyperparameter_search trains one candidate after the other"
+    link.session.warn(
+        "trial.not_kept",
+        f"burst keeps the metrics of this training, and no checkpoint: {why}; if it is "
+        "interrupted, it begins anew",
+    )

@@ -2,9 +2,14 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+import transformers.trainer
 from transformers import TrainerCallback
+
+from burst.harness.arguments import folder_of
+from burst.harness.transformers.patching import patch
 
 if TYPE_CHECKING:
     from burst.harness.transformers.attached import Attached
@@ -13,11 +18,22 @@ if TYPE_CHECKING:
 class BurstCallback(TrainerCallback):
     """Reports what a Trainer logs, and has its training kept.
 
-    No script has to name it. One that does may: `Trainer(…, callbacks=[BurstCallback()])`.
+    No script has to name it: in an experiment every Trainer has one. One that does may give it a
+    folder, for when the script runs by itself: metrics and checkpoints are then kept there, and
+    the script started again goes on where it was.
+
+        Trainer(…, callbacks=[BurstCallback(folder="state")])
     """
 
-    def __init__(self) -> None:
+    def __init__(self, folder: str | Path | None = None) -> None:
+        """`folder` counts outside of an experiment only.
+
+        Raises:
+            UsageError: it is no path.
+        """
+        self.folder = folder_of(folder)
         self.attached: Attached | None = None
+        patch(transformers.trainer)
 
     def on_log(self, args: Any, state: Any, control: Any, logs: Any = None, **kwargs: Any) -> None:
         attached = self.attached
@@ -37,8 +53,11 @@ class BurstCallback(TrainerCallback):
             self.attached.reports.predicted(int(state.global_step), metrics)
 
     def on_prediction_step(self, args: Any, state: Any, control: Any, **kwargs: Any) -> None:
-        if self.attached is not None and self.attached.training is not None:
-            self.attached.training.at_prediction()
+        attached = self.attached
+        if attached is not None and attached.training is not None:
+            attached.training.at_prediction()
+        elif attached is not None:
+            attached.leave_if_asked()
 
     def on_epoch_end(self, args: Any, state: Any, control: Any, **kwargs: Any) -> None:
         if self.attached is not None and self.attached.training is not None:

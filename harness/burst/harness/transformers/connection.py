@@ -2,13 +2,18 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import Literal
 
-from burst.core.config.experiment import ExperimentConfig
+from burst.core.config.experiment import ExperimentConfig, WarmStart
 from burst.core.launch import LaunchSpec, read_launch
 from burst.core.length import Length, Unit
 from burst.harness import determinism
+from burst.harness.agreement import Wish
+from burst.harness.connect import folder_link, meet, open_engine, open_session
 from burst.harness.distributed import Place
+from burst.harness.keeping import KEEP
 from burst.harness.process import Terminated
 from burst.harness.rank import others_failed
 from burst.harness.session import Session
@@ -21,71 +26,121 @@ from burst.harness.trial.run import connect
 _TRAININGS = "trainings"
 
 
+@dataclass(frozen=True)
+class Terms:
+    """What an experiment asks of a training; the defaults are a script's on its own."""
+
+    goal: Goal = field(default_factory=lambda: Goal(metric="eval_loss"))
+    length: Length | None = None
+    """How long to train; None leaves it to the script."""
+    every: Length | Literal["auto"] | None = "auto"
+    """How often to checkpoint, beside the Trainer's own save points."""
+    start: WarmStart | None = None
+    mode: determinism.Mode = "off"
+
+    @property
+    def seconds(self) -> float | None:
+        """The length, where it is a time."""
+        timed = self.length is not None and self.length.unit is Unit.SECONDS
+        return self.length.amount if self.length is not None and timed else None
+
+    @classmethod
+    def of(cls, config: ExperimentConfig) -> Terms:
+        searcher = config.searcher
+        goal = Goal(
+            metric=searcher.metric,
+            smaller_is_better=searcher.smaller_is_better,
+            policy=config.checkpoints.policy,
+            needed=needs_metric(config),
+        )
+        return cls(
+            goal=goal,
+            length=length_in(config),
+            every=config.checkpoints.every,
+            start=config.start,
+            mode=config.reproducibility.mode,
+        )
+
+
 @dataclass
 class Connection:
     """What a rank's trainings share."""
 
-    spec: LaunchSpec
-    config: ExperimentConfig
     session: Session
     ending: Ending
+    terms: Terms
+    folder: Path | None = None
+    """The launch's, where there is one."""
     steps: int = 0
     """Steps of the trainings that are over in this process."""
+    _trainings: int = 0
     _place: Place = field(default_factory=Place.from_environment)
-
-    @property
-    def goal(self) -> Goal:
-        searcher = self.config.searcher
-        return Goal(
-            metric=searcher.metric,
-            smaller_is_better=searcher.smaller_is_better,
-            policy=self.config.checkpoints.policy,
-            needed=needs_metric(self.config),
-        )
-
-    @property
-    def length(self) -> Length | None:
-        """How long the experiment has each trial train; None leaves it to the script."""
-        return length_in(self.config)
-
-    @property
-    def seconds(self) -> float | None:
-        """The same, where it is a time."""
-        length = self.length
-        return length.amount if length is not None and length.unit is Unit.SECONDS else None
 
     def next_training(self) -> int:
         """Which training of this attempt begins now, counted from 0: a script may train several
         times, and a command may run several scripts, one after the other."""
-        path = self.spec.path / _TRAININGS / f"rank{self._place.rank}"
+        if self.folder is None:
+            self._trainings += 1
+            return self._trainings - 1
+        path = self.folder / _TRAININGS / f"rank{self._place.rank}"
         path.parent.mkdir(exist_ok=True)
         with path.open("ab") as file:
             before = file.tell()
             file.write(b".")
         return before
 
+    def leave_if_asked(self, *, durable: bool) -> None:
+        """Between trainings, or in one that is not kept. Collective.
+
+        Args:
+            durable: whether nothing is lost by it.
+
+        Raises:
+            SystemExit: it was asked to leave.
+        """
+        if self.session.reporter is not None:
+            self.session.reporter.check()
+        wish = Wish.DRAIN if self.session.asked() else Wish.NOTHING
+        if self.session.agreement.poll(int(wish)) & Wish.DRAIN:
+            self.ending.drained(durable)
+            self.ending.leave()
+
 
 _made: Connection | None = None
 
 
-def connection() -> Connection | None:
-    """The connection of this process; None outside an experiment. Collective at its first call."""
+def connection(folder: str | Path | None = None) -> Connection | None:
+    """The connection of this process: to its experiment, or else to a folder; None without
+    either. Collective at its first call."""
     global _made
-    spec = read_launch()
-    if spec is None:
-        return None
     if _made is None:
-        _made = _connect(spec)
+        spec = read_launch()
+        if spec is not None:
+            _made = _to_experiment(spec)
+        elif folder is not None:
+            _made = _to_folder(Path(folder))
     return _made
 
 
-def _connect(spec: LaunchSpec) -> Connection:
+def _to_experiment(spec: LaunchSpec) -> Connection:
     config = ExperimentConfig.model_validate(spec.config)
     place = Place.from_environment()
     if config.reproducibility.mode == "strict":
         determinism.prepare("strict", None)
     terminated = Terminated(lambda: others_failed(spec, place.rank))
     session = connect(spec, config, lambda: terminated.asked)
-    ending = Ending(session, spec)
-    ending.install()
-    return Connection(spec, config, session, ending)
+    return _installed(Connection(session, Ending(session, spec), Terms.of(config), spec.path))
+
+
+def _to_folder(folder: Path) -> Connection:
+    gang = meet("cpu")
+    link = replace(folder_link(folder, gang), keep=KEEP)
+    terminated = Terminated(lambda: False)
+    session = open_session(link, gang, asked=lambda: terminated.asked)
+    session.engine = open_engine(link, session)
+    return _installed(Connection(session, Ending(session, None), Terms()))
+
+
+def _installed(made: Connection) -> Connection:
+    made.ending.install()
+    return made

@@ -13,7 +13,7 @@ from types import ModuleType
 from typing import Any
 
 from burst.harness.errors import TrialError
-from burst.harness.transformers.attached import attach, training_of
+from burst.harness.transformers.attached import attach, attached_to, training_of
 from burst.harness.transformers.training import RESUMED
 
 _MARK = "_burst_replaced"
@@ -73,7 +73,9 @@ def _train(
     if attached is None:
         return original(resume_from_checkpoint, *args, **kwargs)
     with attached.trains() as training:
-        return original(training.start_from(resume_from_checkpoint), *args, **kwargs)
+        given = resume_from_checkpoint
+        start = given if training is None else training.start_from(given)
+        return original(start, *args, **kwargs)
 
 
 def _set_initial_training_values(
@@ -137,11 +139,13 @@ def _maybe_log_save_evaluate(
     def act() -> None:
         original(tr_loss, grad_norm, *args, learning_rate=learning_rate)
 
-    found = trainer.__dict__.get("_burst")
-    if found is None or found.training is None:
-        act()
-    else:
-        found.training.at_boundary(act, grad_norm, learning_rate)
+    attached = attached_to(trainer)
+    if attached is not None and attached.training is not None:
+        attached.training.at_boundary(act, grad_norm, learning_rate)
+        return
+    if attached is not None:
+        attached.leave_if_asked()
+    act()
 
 
 def _save_checkpoint(original: Callable[..., Any], trainer: Any, model: Any, trial: Any) -> None:

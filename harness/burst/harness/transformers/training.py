@@ -23,10 +23,9 @@ from burst.harness.transformers.loading import Followed, follow
 from burst.harness.transformers.memory import Place, RankSums, TrainerMemory
 from burst.harness.transformers.parts import Parts, TrainerState, data_of
 from burst.harness.transformers.reports import Reports
+from burst.harness.transformers.saves import Saves
 from burst.harness.transformers.stops import why_early
-from burst.harness.trial.expected import Expected
 from burst.harness.trial.keeper import Keeper
-from burst.harness.trial.last import save_last
 from burst.harness.trial.schedule import Periods, Schedule
 from burst.harness.trial.units import Scale, period_of
 
@@ -38,12 +37,7 @@ class Training:
     """Methods are called in this order: `start_from`, `prepare`, `enter`, then of every epoch
     `begin_epoch`, `at_boundary`, `epoch_ends`, `left_epoch`, and last `ends`, `ended`."""
 
-    def __init__(self, trainer: Any, link: Connection, reports: Reports, *, kept: bool) -> None:
-        """
-        Args:
-            kept: whether its state is saved and restored, or its metrics are all that is kept.
-        """
-        self.kept = kept
+    def __init__(self, trainer: Any, link: Connection, reports: Reports) -> None:
         self.loader: Any = None
         """The loader of the training data, as the Trainer made it."""
         self.prepared: tuple[Any, Any] | None = None
@@ -54,23 +48,16 @@ class Training:
         self._link = link
         self._session = link.session
         self._reports = reports
-        self._schedule = Schedule(Periods(), target=None)
-        self._due = False
-        self._agreed = Wish.NOTHING
-        self._in_boundary = False
-        self._trained = False
         self._running = False
-        self._empty = False
-        self._started = self._session.clock.monotonic()
+        self._begun = False
+        self._ran_dry = False
 
     # --- beginning --------------------------------------------------------------------------
 
     def start_from(self, given: Any) -> Any:
         """What the Trainer is to resume from by itself, where the script gave `given`: nothing,
         if burst has a checkpoint of this trial. Also sets the length that the experiment names."""
-        set_length(self._trainer, self._link.length, self._session)
-        if not self.kept:
-            return given
+        set_length(self._trainer, self._link.terms.length, self._session)
         self._link.ending.begun()
         return start_of(self._trainer.args.output_dir, given, self._session)
 
@@ -87,19 +74,21 @@ class Training:
         it to go on at, None at a fresh start. Collective.
 
         Raises:
-            TrialError: the checkpoint is of another kind, or of another number of ranks.
+            TrialError: the checkpoint does not fit what the script makes.
         """
-        trainer, session = self._trainer, self._session
+        trainer, session, terms = self._trainer, self._session, self._link.terms
         self._parts = Parts(trainer, session.distributed)
         self._memory = TrainerMemory(trainer)
         self._sums = RankSums(trainer)
-        self._best = BestFolder(trainer)
-        self._state = TrainerState(
-            self._parts, {"trainer": self._memory}, self._sums, self._followed
-        )
-        self._state.best = self._best
-        self._keeper = Keeper(self._state, session, self._surroundings(), self._link.config.start)
-        self._begin()
+        callbacks, best = {"trainer": self._memory}, BestFolder(trainer)
+        self._state = TrainerState(self._parts, callbacks, self._sums, self._followed, best=best)
+        self._keeper = Keeper(self._state, session, self._surroundings(), terms.start)
+        self._saves = Saves(session, self._keeper, self._schedule(), self._lengths)
+        progress = session.progress
+        progress.metric = terms.goal.metric
+        progress.smaller_is_better = terms.goal.smaller_is_better
+        progress.target_batches = int(trainer.state.max_steps)
+        progress.measure = self._saves.measure
         self._keeper.restore()
         self.entering = self._memory.restored
         if not self.entering:
@@ -110,26 +99,28 @@ class Training:
             self._memory.place = place = Place(epoch=place.epoch + 1)
         return place.epoch, place.consumed
 
-    def _begin(self) -> None:
-        trainer, session = self._trainer, self._session
-        batch = int(trainer.get_total_train_batch_size(trainer.args))
-        every = self._link.config.checkpoints.every
-        automatic = every == "auto"
+    def _schedule(self) -> Schedule:
+        trainer, terms = self._trainer, self._link.terms
+        automatic = terms.every == "auto"
         epoch = trainer.state.max_steps // max(1, int(trainer.state.num_train_epochs))
-        period = period_of(None if automatic else every, Scale(epoch or None, batch))
-        self._batch = batch
-        self._schedule = Schedule(
+        batch = int(trainer.get_total_train_batch_size(trainer.args))
+        period = period_of(None if automatic else terms.every, Scale(epoch or None, batch))
+        return Schedule(
             Periods(checkpoint=period, auto=automatic),
             target=int(trainer.state.max_steps),
-            seconds=self._link.seconds,
-            conditions=session.conditions,
+            seconds=terms.seconds,
+            conditions=self._session.conditions,
         )
-        progress = session.progress
-        progress.metric = self._link.goal.metric
-        progress.smaller_is_better = self._link.goal.smaller_is_better
-        progress.target_batches = self._schedule.target
-        progress.measure = self.lengths
-        self._expected = Expected(self._schedule, session.clock)
+
+    def _lengths(self, seconds: float) -> Lengths:
+        trainer, state = self._trainer, self._trainer.state
+        steps = int(state.global_step)
+        return Lengths(
+            batches=steps,
+            records=steps * int(trainer.get_total_train_batch_size(trainer.args)),
+            epochs=float(state.epoch or 0.0),
+            seconds=seconds,
+        )
 
     def _surroundings(self) -> dict[str, Any]:
         return envelope.capture(
@@ -138,36 +129,13 @@ class Training:
             optimizers=[wrapped.optimizer for wrapped in self._parts.optimizers],
             data=data_of(self.loader),
             seed=int(self._trainer.args.seed),
-            mode=self._link.config.reproducibility.mode,
+            mode=self._link.terms.mode,
         )
 
     @property
     def seconds_before(self) -> float:
         """Seconds of training before this process."""
         return self._keeper.seconds
-
-    def lengths(self) -> Lengths:
-        """How far it is. Safe from any thread."""
-        state = self._trainer.state
-        return Lengths(
-            batches=int(state.global_step),
-            records=int(state.global_step) * self._batch,
-            epochs=float(state.epoch or 0.0),
-            seconds=self._keeper.seconds + self._session.clock.monotonic() - self._started,
-        )
-
-    def tell_not_kept(self, searching: bool) -> None:
-        """Say that only its metrics are kept."""
-        why = (
-            "hyperparameter_search trains one candidate after the other"
-            if searching
-            else "this trial has trained before"
-        )
-        self._session.warn(
-            "trial.not_kept",
-            f"burst keeps the metrics of this training, and no checkpoint: {why}; what an "
-            "interruption ends begins anew",
-        )
 
     # --- epochs -----------------------------------------------------------------------------
 
@@ -180,17 +148,20 @@ class Training:
         if self.entering:
             self._running = self._go_on(given)
             return self._running
-        if not self._trained:
-            self._start_clock()
+        if not self._begun:
+            self._begin()
         self._memory.place = Place(epoch=int(given["epoch"]))
         self._running = True
         return True
+
+    def _begin(self) -> None:
+        self._begun = True
+        self._saves.start(int(self._trainer.state.global_step))
 
     def _go_on(self, given: Mapping[str, Any]) -> bool:
         """Begin where the restored state was taken."""
         trainer, place = self._trainer, self._memory.place
         self._put_back()
-        self._start_clock()
         if place.pending:
             self._at_boundary_again(given)
         control = trainer.control
@@ -213,6 +184,7 @@ class Training:
         self._memory.put_back()
         self._sums.put_back()
         self._keeper.finish_restoring(None)
+        self._begin()
 
     def _at_boundary_again(self, given: Mapping[str, Any]) -> None:
         trainer, place = self._trainer, self._memory.place
@@ -227,22 +199,13 @@ class Training:
             learning_rate=place.learning_rate,
         )
 
-    def _start_clock(self) -> None:
-        self._trained = True
-        clock, batch = self._session.clock, int(self._trainer.state.global_step)
-        self._started = clock.monotonic()
-        self._schedule.start(self._started, batches=batch, fresh=self._keeper.fresh)
-        self._session.progress.training_since = clock.now()
-        self._session.progress.checkpoint_interval = self._expected
-
     def epoch_ends(self) -> None:
         """The callbacks are told that an epoch has ended."""
-        if self.kept:
-            self._memory.place.ended = True
+        self._memory.place.ended = True
 
     def left_epoch(self) -> None:
         self._running = False
-        self._empty = self._memory.place.is_beginning
+        self._ran_dry = self._memory.place.is_beginning
 
     # --- boundaries -------------------------------------------------------------------------
 
@@ -253,49 +216,32 @@ class Training:
         Raises:
             SystemExit: the trial was asked to leave, and its state is saved.
         """
-        session, clock = self._session, self._session.clock
-        if session.reporter is not None:
-            session.reporter.check()
-        if not self.kept:
-            self._poll()
-            self._leave_if_asked()
-            act()
-            return
-        place, control = self._memory.place, self._trainer.control
+        place, control, saves = self._memory.place, self._trainer.control, self._saves
+        if self._session.reporter is not None:
+            self._session.reporter.check()
         if self._running:
             place.consumed, place.exhausted = self._followed.consumed, self._followed.ended
         place.grad_norm, place.learning_rate = grad_norm, learning_rate
         place.pending = True
         self._parts.batch = int(self._trainer.state.global_step)
-        if session.chief and self._schedule.pace.stepped(clock.monotonic(), self._keeper.saving):
-            self._keeper.hear()
-        self._poll()
+        saves.begin_boundary()
         self._leave_if_asked()
-        if self._agreed & Wish.END:
+        if saves.agreed & Wish.END:
             control.should_training_stop = True
         if control.should_evaluate:
             self._freeze()
-        self._in_boundary = True
         try:
-            with self._expected.validating():
+            with saves.expected.validating():
                 act()
         finally:
-            self._in_boundary = False
-            self._thaw()
+            self._memory.frozen = self._state.frozen = None
         place.pending = False
-        self._save_what_is_due()
-        self._schedule.pace.start(clock.monotonic())
-
-    def _poll(self) -> None:
-        wish = Wish.DRAIN if self._session.asked() else Wish.NOTHING
-        if self._schedule.timed and self._session.chief and self.kept:
-            now = self._session.clock.monotonic()
-            wish |= self._schedule.overdue(now, self._keeper.seconds + now - self._started)
-        self._agreed |= Wish(self._session.agreement.poll(int(wish)))
+        self._save_due()
+        saves.end_boundary()
 
     def at_prediction(self) -> None:
         """After a batch of an evaluation, which may be long: leave, if that is asked for."""
-        self._poll()
+        self._saves.poll()
         self._leave_if_asked()
 
     def _freeze(self) -> None:
@@ -303,61 +249,34 @@ class Training:
         self._memory.frozen = self._memory.state_dict()
         self._state.frozen = {"rng": rng.capture(), "metrics": self._sums.state()}
 
-    def _thaw(self) -> None:
-        self._memory.frozen = self._state.frozen = None
-
     def save_is_due(self) -> None:
         """The Trainer would save now."""
-        self._due = True
+        self._saves.due = True
 
     def wants_folder(self) -> bool:
         """Whether the Trainer's own folder of a checkpoint has to be written, too."""
         return needs_folders(self._trainer)
 
-    def _save_what_is_due(self) -> None:
+    def _save_due(self) -> None:
         reports, step = self._reports, self._parts.batch
+        place, control = self._memory.place, self._trainer.control
         validated = reports.validated == step
         if validated:
             self._keeper.validated, self._keeper.metrics = step, reports.metrics
-        policy = self._link.goal.policy
+        policy = self._link.terms.goal.policy
         wanted = validated and (policy == "all" or (policy == "best" and reports.best))
-        due = (self._schedule.due(step) | self._agreed) & Wish.CHECKPOINT
-        self._due |= bool(due) or wanted
-        if self._due and not self._epoch_ends_next():
-            self._due = False
-            self._agreed &= ~Wish.CHECKPOINT
-            self._save(dispensable=not wanted)
-        self._schedule.did(Wish.CHECKPOINT if due else Wish.NOTHING, self._now())
+        over = place.exhausted or control.should_epoch_stop or control.should_training_stop
+        self._saves.save_due(step, wanted=wanted, later=over and not place.ended)
         if step == self._parts.initial_batch + 1:
             self._keeper.prepare()
-
-    def _epoch_ends_next(self) -> bool:
-        """Whether the boundary of the epoch follows at once, which belongs to the same state."""
-        place, control = self._memory.place, self._trainer.control
-        over = control.should_epoch_stop or control.should_training_stop
-        return not place.ended and (over or place.exhausted)
-
-    def _save(self, *, dispensable: bool = False) -> None:
-        stall = self._keeper.save(self.lengths(), dispensable=dispensable)
-        if stall is not None:
-            self._schedule.saved(
-                self._parts.batch,
-                self._now(),
-                stall,
-                durable=self._keeper.durable_s,
-                saving=self._keeper.saving,
-            )
-
-    def _now(self) -> float:
-        return self._session.clock.monotonic()
 
     # --- leaving ----------------------------------------------------------------------------
 
     def _leave_if_asked(self) -> None:
-        if not self._agreed & Wish.DRAIN:
+        if not self._saves.agreed & Wish.DRAIN:
             return
-        step = int(self._trainer.state.global_step)
-        durable = self.kept and (step == 0 or save_last(self._keeper, self._session, self._save))
+        step = self._parts.batch
+        durable = step == 0 or self._saves.last()
         if not durable:
             self._session.warn(
                 "checkpoint.lost",
@@ -372,9 +291,8 @@ class Training:
         model."""
         if self.entering:
             self._put_back()
-            self._start_clock()
         self._parts.batch = int(self._trainer.state.global_step)
-        self._save()
+        self._saves.save()
         if self._session.engine is not None:
             self._session.engine.settle()
 
@@ -385,15 +303,15 @@ class Training:
         Raises:
             BurstError: it could not be saved, so its result would be lost.
         """
-        trainer, step = self._trainer, self._parts.batch
-        if self._keeper.keeps and not save_last(self._keeper, self._session, self._save):
+        if self._keeper.keeps and not self._saves.last():
             raise BurstError(
-                f"the state at batch {step} could not be saved, so training is not over",
+                f"the state at batch {self._parts.batch} could not be saved, so training is not "
+                "over",
                 why="every attempt failed; the trial's log and `burst show` say how",
                 mend="free the disk or mend access to it: the trial goes on from its newest "
                 "checkpoint",
             )
-        early = None if self._empty else why_early(trainer)
+        early = None if self._ran_dry else why_early(self._trainer)
         if early is None:
             self._link.ending.completed()
         else:
