@@ -131,7 +131,7 @@ def _command(asked: Namespace) -> list[str]:
 
 
 def _said(launcher: str, parser: ArgumentParser, asked: Namespace, ranks: int) -> str:
-    text = f"burst starts the trial's {ranks} processes itself, so {launcher} is left out"
+    text = f"it starts the trial's {ranks} processes itself, so {launcher} is left out"
     number = _number(getattr(asked, "nproc_per_node", None) or asked.num_processes)
     if number is not None and number != ranks:
         text += f"; it asks for {number}"
