@@ -23,9 +23,12 @@ from torch import nn
 from burst.core.blobs import open_blobs
 from burst.core.checkpoints.exchange.download import download
 from burst.core.checkpoints.reading import open_checkpoint
+from burst.core.config.experiment import WarmStart
 from burst.harness import PyTorchTrialContext
+from burst.harness.errors import TrialError
 from burst.harness.trial.exports import export_of
-from tests.harness.trial.bench import SOURCE, Bench
+from burst.harness.trial.warm import load_weights
+from tests.harness.trial.bench import SOURCE, TARGET, Bench
 from tests.harness.trial.test_hand_out import CONFIG, Language, untyped
 
 pytestmark = pytest.mark.filterwarnings(  # peft asks transformers by a name of before
@@ -227,3 +230,73 @@ def test_a_module_that_is_not_of_transformers_is_handed_out_with_its_adapter() -
     assert export is not None
     assert set(export["base"]["names"]) == {"0.weight", "0.bias", "1.weight", "1.bias"}
     assert export["base"]["files"] == {}
+
+
+# --- starting from others ----------------------------------------------------------------------
+
+
+def test_adapters_start_over_the_weights_of_a_model_that_had_none(bench: Bench) -> None:
+    (source,) = bench.train(SOURCE, 1, kind=Language).models
+    saved = bench.newest(SOURCE).id
+
+    def make() -> Any:
+        return lora(gpt(), modules_to_save=["ln_f"])
+
+    start = WarmStart(checkpoint=saved)
+    stopped = bench.train(TARGET, 2, kind=adapted(make), start=start, stop=lambda c: c.batch == 1)
+    (trained,) = map(untyped, stopped.models)
+    before, after = source.state_dict(), trained.state_dict()
+    name = "transformer.h.0.attn.c_attn"
+    assert torch.equal(
+        after[f"base_model.model.{name}.base_layer.weight"], before[f"{name}.weight"]
+    )
+    copied = make()
+    load_weights([copied], {"models": [before]}, checkpoint=saved)
+    assert torch.equal(scores(copied), scores(source))
+    assert torch.equal(
+        untyped(copied).transformer.ln_f.modules_to_save["default"].weight,
+        untyped(source).transformer.ln_f.weight,
+    )
+    assert "of" in bench.events()[-1]
+
+
+def test_the_weights_of_a_base_model_fit_under_the_adapters_of_one_with_a_head() -> None:
+    base = untyped(transformers.GPT2Model(transformers.GPT2Config(**CONFIG)))
+    model = lora(gpt())
+    load_weights([model], {"models": [base.state_dict()]}, checkpoint="c")
+    assert torch.equal(model.get_base_model().transformer.wte.weight, base.wte.weight)
+
+
+def test_adapters_do_not_start_a_model_that_has_none() -> None:
+    saved = lora(gpt()).state_dict()
+    for partial in (False, True):
+        with pytest.raises(TrialError, match="holds a model with adapters") as caught:
+            load_weights([gpt()], {"models": [saved]}, checkpoint="c", partial=partial)
+        assert "merge_and_unload" in caught.value.mend
+
+
+@pytest.mark.parametrize("setting", [{"use_dora": True}, {"init_lora_weights": "pissa"}])
+def test_adapters_that_are_made_of_weights_need_these_before(setting: dict[str, Any]) -> None:
+    model, base = lora(gpt(), **setting), gpt()
+    with pytest.raises(TrialError, match="were made of the weights") as caught:
+        load_weights([model], {"models": [base.state_dict()]}, checkpoint="c")
+    assert next(iter(setting)) in caught.value.why
+    load_weights([model], {"models": [lora(gpt(), **setting).state_dict()]}, checkpoint="c")
+
+
+def test_adapters_of_another_rank_are_told_by_their_shapes() -> None:
+    with pytest.raises(TrialError, match="does not fit") as caught:
+        load_weights([lora(gpt())], {"models": [lora(gpt(), r=4).state_dict()]}, checkpoint="c")
+    assert "lora_A" in caught.value.why
+
+
+def test_what_is_named_as_in_the_file_of_the_hub_fits_the_model() -> None:
+    size: dict[str, Any] = {"image_size": 8, "patch_size": 4, "hidden_size": 8}
+    config = transformers.ViTConfig(**size, num_hidden_layers=1, num_attention_heads=2)
+    there, here = (untyped(transformers.ViTForImageClassification(config)) for _ in range(2))
+    export, state = export_of(there), there.state_dict()
+    assert export is not None
+    named = {name: state[own] for name, own in export["names"].items()}
+    assert named.keys() != state.keys()
+    load_weights([here], {"models": [named]}, checkpoint="c")
+    assert all(torch.equal(here.state_dict()[name], value) for name, value in state.items())

@@ -8,17 +8,15 @@ from __future__ import annotations
 
 import json
 import re
-import sys
 import tempfile
 from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
-import torch
 from torch import nn
 
 from burst.harness.errors import TrialError
-from burst.harness.trial.named import has_adapters, is_a, plain, plain_names
+from burst.harness.trial.named import has_adapters, is_a, plain, plain_names, saved_names
 
 MOST_BYTES = 64 * 2**20
 """Of a tokenizer's files in all."""
@@ -45,7 +43,7 @@ def export_of(model: nn.Module) -> dict[str, Any] | None:
                 state = _renamed(model, names)
                 left_out = _left_out(base, state)
                 kept = {name: state[name] for name in names if name not in left_out}
-                names = {name: names[own] for name, own in _as_saved(base, kept).items()}
+                names = {name: names[own] for name, own in saved_names(base, kept).items()}
                 files = _files_of(base)
             return {"adapters": adapters, "base": {"files": files, "names": names}}
     if not _is_pretrained(model):
@@ -53,7 +51,7 @@ def export_of(model: nn.Module) -> dict[str, Any] | None:
     state = model.state_dict(keep_vars=True)
     left_out = _left_out(model, state)
     export: dict[str, Any] = {"files": _files_of(model), "left_out": left_out}
-    names = _as_saved(model, {n: value for n, value in state.items() if n not in left_out})
+    names = saved_names(model, {n: value for n, value in state.items() if n not in left_out})
     if any(name != own for name, own in names.items()):
         export["names"] = {name: plain(own) for name, own in names.items()}
     return export
@@ -104,27 +102,6 @@ def tokenizer_files(tokenizer: Any) -> dict[str, bytes]:
 
 def _is_pretrained(model: nn.Module) -> bool:
     return is_a(model, "PreTrainedModel", "transformers")
-
-
-def _as_saved(model: Any, state: Mapping[str, Any]) -> dict[str, str]:
-    """By the names under which `save_pretrained` writes a model, those of its state_dict: files
-    keep the names that they had on the hub, which transformers changes when it loads them. Where
-    it does more than rename, the model's own names stay, which it reads as well."""
-    same = {name: name for name in state}
-    loading = sys.modules.get("transformers.core_model_loading")
-    revert = getattr(loading, "revert_weight_conversion", None)
-    if revert is None:
-        return same
-    empty = {
-        name: torch.empty(value.shape, dtype=value.dtype, device="meta")
-        for name, value in state.items()
-        if isinstance(value, torch.Tensor)
-    }
-    own = {id(value): name for name, value in empty.items()}
-    found = revert(model, dict(empty))
-    if len(found) != len(empty) or not all(id(value) in own for value in found.values()):
-        return same
-    return {name: own[id(value)] for name, value in found.items()}
 
 
 def _can_generate(model: Any) -> bool:

@@ -8,9 +8,11 @@ classes are known by their names.
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Mapping
 from typing import Any
 
+import torch
 from torch import nn
 
 COMPILED = "_orig_mod"
@@ -47,6 +49,27 @@ def own_prefix(model: nn.Module) -> str:
     """What stands in a model of peft before the names of the model that it adapts."""
     model = getattr(model, COMPILED, model)
     return _PEFT_PREFIX if is_a(model, "PeftModel", "peft") else ""
+
+
+def saved_names(model: Any, state: Mapping[str, Any]) -> dict[str, str]:
+    """By the names under which `save_pretrained` writes a model, those of its state_dict: files
+    keep the names that they had on the hub, which transformers changes when it loads them. Where
+    it does more than rename, the model's own names stay, which it reads as well."""
+    same = {name: name for name in state}
+    loading = sys.modules.get("transformers.core_model_loading")
+    revert = getattr(loading, "revert_weight_conversion", None)
+    if revert is None:
+        return same
+    empty = {
+        name: torch.empty(value.shape, dtype=value.dtype, device="meta")
+        for name, value in state.items()
+        if isinstance(value, torch.Tensor)
+    }
+    own = {id(value): name for name, value in empty.items()}
+    found = revert(model, dict(empty))
+    if len(found) != len(empty) or not all(id(value) in own for value in found.values()):
+        return same
+    return {name: own[id(value)] for name, value in found.items()}
 
 
 def unadapted(model: nn.Module) -> Mapping[str, tuple[str, bool]]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections import OrderedDict
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -14,10 +14,23 @@ from torch.nn.parameter import is_lazy
 
 from burst.core.units import counted
 from burst.harness.errors import TrialError
+from burst.harness.trial.named import (
+    COMPILED,
+    has_adapters,
+    is_a,
+    own_prefix,
+    plain,
+    plain_names,
+    saved_names,
+    unadapted,
+)
 from burst.harness.trial.state import load_model
 
 _SHOWN = 8
-_COMPILED = "_orig_mod."
+_ADAPTED = re.compile(r"(^|\.)(base_layer|original_module)\.|^base_model\.model\.")
+"""In the name of a tensor of a model with adapters."""
+_RANDOM = ("gaussian", "orthogonal")
+"""Beginnings of an adapter in which the weights under it play no part."""
 
 
 def state_dicts(shared: Any) -> dict[str, Mapping[str, Any]]:
@@ -64,9 +77,14 @@ def fit(model: nn.Module, saved: Mapping[str, Any]) -> Fit:
     to one that is there is not missing; neither is a module's extra state, nor what the model
     itself declares needless.
     """
-    live = {_plain(name): value for name, value in model.state_dict(keep_vars=True).items()}
-    given = _named_as(model, live, {_plain(name): value for name, value in saved.items()})
-    names = {_plain(name): name for name in model.state_dict()}
+    live = {plain(name): value for name, value in model.state_dict(keep_vars=True).items()}
+    given: Mapping[str, Any] = {plain(name): value for name, value in saved.items()}
+    added = set[str]()
+    if has_adapters(model) and not _is_adapted(given):
+        given, added = _under_adapters(model, live, given)
+    else:
+        given = _named_as(model, live, given)
+    names = plain_names(model)
     same = {name for name in live if name in given and _same_shape(live[name], given[name])}
     held = {id(live[name]) for name in same}
     missing = [
@@ -78,7 +96,7 @@ def fit(model: nn.Module, saved: Mapping[str, Any]) -> Fit:
     absent = _declared(model, "_keys_to_ignore_on_load_missing")
     return Fit(
         taken={names[name]: given[name] for name in live if name in same},
-        missing=tuple(name for name in missing if not absent(name)),
+        missing=tuple(name for name in missing if not absent(name) and name not in added),
         unexpected=tuple(name for name in given if name not in live and not needless(name)),
         reshaped=tuple(
             f"{name} ({_shape(given[name])} there, {_shape(live[name])} here)"
@@ -92,8 +110,13 @@ def _named_as(
     model: nn.Module, live: Mapping[str, Any], given: Mapping[str, Any]
 ) -> Mapping[str, Any]:
     """The saved names as the live model has them, where the one is a base model and the other has
-    it as a part, such as `h.0.…` and `transformer.h.0.…`."""
-    prefix = f"{getattr(getattr(model, '_orig_mod', model), 'base_model_prefix', '')}."
+    it as a part, such as `h.0.…` and `transformer.h.0.…`; or where they are those of a file that
+    transformers names otherwise when it loads it."""
+    own = getattr(model, COMPILED, model)
+    if is_a(own, "PreTrainedModel", "transformers"):
+        files = saved_names(own, live)
+        given = {files.get(n, n) if n not in live else n: value for n, value in given.items()}
+    prefix = f"{getattr(own, 'base_model_prefix', '')}."
     out: dict[str, Any] = {}
     for name, value in given.items():
         other = name.removeprefix(prefix) if name.startswith(prefix) else f"{prefix}{name}"
@@ -102,9 +125,24 @@ def _named_as(
     return out
 
 
+def _under_adapters(
+    model: nn.Module, live: Mapping[str, Any], given: Mapping[str, Any]
+) -> tuple[Mapping[str, Any], set[str]]:
+    """The tensors of a model as they are called in a live one that adapts it, and the names there
+    that are of adapters alone, which stay as they are. A module that is trained as a whole begins
+    with the weights of the one that it stands for."""
+    adapted = unadapted(model)
+    own = {old: live[name] for name, (old, _) in adapted.items()}
+    base = model.get_base_model() if own_prefix(model) else model  # type: ignore[operator]
+    named = _named_as(base, own, given)
+    out = {name: named[old] for name, (old, _) in adapted.items() if old in named}
+    unknown = {name: value for name, value in named.items() if name not in own}
+    return {**out, **unknown}, live.keys() - adapted.keys()
+
+
 def _declared(model: nn.Module, attribute: str) -> Callable[[str], bool]:
     """Whether a name is among the patterns that a model of transformers declares."""
-    patterns = getattr(getattr(model, "_orig_mod", model), attribute, None) or ()
+    patterns = getattr(getattr(model, COMPILED, model), attribute, None) or ()
     return lambda name: any(re.search(pattern, name) for pattern in patterns)
 
 
@@ -135,6 +173,8 @@ def load_weights(
             f"{len(models)}",
             mend="with `--partial` (`warm_start.partial: true`) they are taken in their order",
         )
+    for model, one in zip(models, saved, strict=False):
+        _check_adapters(model, one, checkpoint)
     fits = [fit(model, one) for model, one in zip(models, saved, strict=False)]
     for model, found in zip(models, fits, strict=False):
         if not found.whole and not (partial and any(each.taken for each in fits)):
@@ -147,6 +187,49 @@ def load_weights(
     there = sum(len(model.state_dict()) for model in models)
     left = sum(len(found.missing) + len(found.reshaped) for found in fits)
     return f"{taken} of {there} tensors" if left or len(fits) < len(models) else f"{taken} tensors"
+
+
+def _check_adapters(model: nn.Module, saved: Mapping[str, Any], checkpoint: str) -> None:
+    """
+    Raises:
+        TrialError: one of the two has adapters and the other none, and that is no start: weights
+            under adapters are those of before the adapters were trained.
+    """
+    there = _is_adapted(map(plain, saved))
+    here = has_adapters(model)
+    if there and not here:
+        raise TrialError(
+            f"checkpoint {checkpoint} holds a model with adapters, and this trial's "
+            f"{type(model).__name__} has none",
+            why="its weights without the adapters are those of before it was trained",
+            mend="wrap the model in get_peft_model as that trial did; or `burst checkpoint "
+            "download` it, merge with PeftModel.from_pretrained(...).merge_and_unload(), and "
+            "start from that with `burst checkpoint import`",
+        )
+    if here and not there and (name := _made_of_weights(model)):
+        raise TrialError(
+            f"the adapters of this trial's {type(model).__name__} were made of the weights that "
+            f"checkpoint {checkpoint} would replace",
+            why=f"their configuration has {name}",
+            mend="`burst checkpoint download` it, and load that with from_pretrained before "
+            "get_peft_model",
+        )
+
+
+def _is_adapted(names: Iterable[str]) -> bool:
+    return any(_ADAPTED.search(name) for name in names)
+
+
+def _made_of_weights(model: nn.Module) -> str:
+    """The setting by which an adapter begins with what was computed of the weights under it."""
+    configs: Mapping[str, Any] = getattr(getattr(model, COMPILED, model), "peft_config", {})
+    for config in configs.values():
+        if getattr(config, "use_dora", False):
+            return "use_dora=True"
+        begins = getattr(config, "init_lora_weights", True)
+        if isinstance(begins, str) and begins not in _RANDOM:
+            return f"init_lora_weights={begins!r}"
+    return ""
 
 
 def _misfit(model: nn.Module, found: Fit, checkpoint: str) -> TrialError:
@@ -167,10 +250,6 @@ def _misfit(model: nn.Module, found: Fit, checkpoint: str) -> TrialError:
 def _listed(names: Sequence[str]) -> str:
     more = f" and {len(names) - _SHOWN} more" if len(names) > _SHOWN else ""
     return ", ".join(names[:_SHOWN]) + more
-
-
-def _plain(name: str) -> str:
-    return name.replace(_COMPILED, "")
 
 
 def _same_shape(live: Any, given: Any) -> bool:
