@@ -1,4 +1,4 @@
-"""Tells from a docstring which library it is of: a small BERT from random weights.
+"""Tells from a docstring which library it is of: a small DistilBERT from random weights.
 
 A script for `transformers.Trainer` as it is anywhere; `python train.py` runs it without burst.
 """
@@ -10,9 +10,9 @@ import argparse
 import numpy as np
 from docstrings import LIBRARIES, docstrings, tokenizer_of
 from transformers import (
-    BertConfig,
-    BertForSequenceClassification,
     DataCollatorWithPadding,
+    DistilBertConfig,
+    DistilBertForSequenceClassification,
     EarlyStoppingCallback,
     EvalPrediction,
     PreTrainedTokenizerBase,
@@ -22,14 +22,15 @@ from transformers import (
 )
 
 
-def small_bert(tokenizer: PreTrainedTokenizerBase) -> BertForSequenceClassification:
-    return BertForSequenceClassification(
-        BertConfig(
+def small_bert(tokenizer: PreTrainedTokenizerBase) -> DistilBertForSequenceClassification:
+    return DistilBertForSequenceClassification(
+        DistilBertConfig(
             vocab_size=len(tokenizer),
-            hidden_size=64,
-            num_hidden_layers=2,
-            num_attention_heads=4,
-            intermediate_size=128,
+            dim=64,
+            n_layers=2,
+            n_heads=4,
+            hidden_dim=128,
+            initializer_range=0.06,
             max_position_embeddings=tokenizer.model_max_length,
             pad_token_id=tokenizer.pad_token_id,
             num_labels=len(LIBRARIES),
