@@ -17,9 +17,11 @@ class Telling:
     """The user's `collate_fn`, the last to run for a batch. With the batch goes what changed of
     the worker's random states since its last one, and the place in a dataset that tells it."""
 
-    def __init__(self, collate: Callable[[Any], Any], *, tells_place: bool) -> None:
+    def __init__(self, collate: Callable[[Any], Any], size: int | None, *, place: bool) -> None:
+        """`size` is how many rows a batch has, unless it is a stream's last one."""
         self._collate = collate
-        self._tells_place = tells_place
+        self._size = size
+        self._tells_place = place
         self._generators: Generators | None = None
         self._told: dict[str, Any] = {}
 
@@ -35,6 +37,8 @@ class Telling:
         if self._tells_place:
             dataset: Any = info.dataset
             changed["place"] = copy.deepcopy(dataset.state_dict())
+            # Then the dataset may tell its beginning again, and must not be asked for more.
+            changed["ended"] = self._size is not None and len(rows) < self._size
         return batch, info.id, changed
 
     def _is_told(self, name: str, part: Any) -> bool:

@@ -147,7 +147,9 @@ class Followed:
             return False
         ahead, books = self._source.ahead, now.reading.books
         if not ahead:
-            return self._length is not None and now.consumed >= self._length
+            if self._length is not None:
+                return now.consumed >= self._length
+            return bool(getattr(now.reading, "ended", False))
         if books.fetched:
             return bool(books.ended and now.consumed * ahead >= books.fetched)
         # Only the first process reads for them all.

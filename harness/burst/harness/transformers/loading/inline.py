@@ -66,7 +66,7 @@ class Inline:
 class Reading:
     """An iterator over batches that keeps books of what it gives."""
 
-    def __init__(self, batches: Iterator[Any], order: Order, books: Books, source: Inline) -> None:
+    def __init__(self, batches: Any, order: Order, books: Books, source: Inline) -> None:
         self._batches = batches
         self._order = order
         self._source = source
@@ -120,6 +120,12 @@ class Reading:
             raise
         self.books.fetched += 1
         return batch
+
+    @property
+    def ended(self) -> bool:
+        """Whether a stream gave its last rows, and those were too few for a whole batch. What it
+        tells of its place may then be its beginning again."""
+        return bool(getattr(self._batches._dataset_fetcher, "ended", False))
 
     def _fetch_again(self) -> Any:
         generators = self._source.generators

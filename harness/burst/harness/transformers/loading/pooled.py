@@ -63,7 +63,7 @@ class Pooled:
             if crew is not None and crew.restarted:
                 pool = self._started(Order(()), crew)
                 self.generators.put(entry.opening)
-                pool.restart(self._loader, order, crew.turn)
+                pool.restart(self._loader, order, crew.turn, afresh=False)
             else:
                 self.generators.put(entry.opening)
                 pool = self._started(order, crew)
@@ -86,7 +86,7 @@ class Pooled:
         view = View(
             loader,
             _index_sampler=order,
-            collate_fn=Telling(loader.collate_fn, tells_place=self.places.keeps),
+            collate_fn=Telling(loader.collate_fn, loader.batch_size, place=self.places.keeps),
             worker_init_fn=Entering(
                 loader.worker_init_fn, loader.collate_fn, {} if crew is None else crew.left
             ),
@@ -107,10 +107,11 @@ class Pool(_MultiProcessingDataLoaderIter):
         """`undone` batches that were given out can be undone in the books."""
         self.received = view._index_sampler.left_out
         self._left: dict[int, Mapping[str, Any]] = {} if crew is None else dict(crew.left)
-        self._starts = self._left
+        self._starts = dict(self._left)
         self._given: deque[tuple[int, int, Mapping[str, Any] | None]] = deque(maxlen=undone)
         self._turn = 0 if crew is None else crew.turn
-        self._turns = self._turn
+        self._entering = True
+        self._idle = {worker for worker, left in self._left.items() if left.get("ended")}
         self._seed = None if crew is None else crew.seed
         self._restarted = False
         self._process = os.getpid()
@@ -131,15 +132,17 @@ class Pool(_MultiProcessingDataLoaderIter):
         if self._seed is None:
             self._seed = drawn
 
-    def restart(self, loader: Any, order: Order, turn: int) -> None:
-        """Begin another pass with the same workers."""
+    def restart(self, loader: Any, order: Order, turn: int, *, afresh: bool = True) -> None:
+        """Begin another pass with the same workers, `afresh` or within it."""
         for _, task in sorted(self._task_info.items()):
             self._absorb(task[1:])
         self._index_sampler = order
-        self._turn = self._turns = turn
+        self._turn, self._entering = turn, True
         self._restarted = True
         self.received = order.left_out
         self._given.clear()
+        if afresh:
+            self._idle.clear()
         self._reset(loader)
         self._starts = dict(self._left)
 
@@ -156,10 +159,21 @@ class Pool(_MultiProcessingDataLoaderIter):
         return Crew(self._num_workers, self._seed, left, turn, self._restarted)
 
     def _try_put_index(self) -> None:
-        for _ in range(self._turns):
-            next(self._worker_queue_idx_cycle)
-        self._turns = 0
+        if self._entering:
+            self._entering = False
+            for _ in range(self._turn):
+                next(self._worker_queue_idx_cycle)
+            for worker in self._idle:
+                self._workers_status[worker] = False
         super()._try_put_index()
+
+    def _shutdown_workers(self) -> None:
+        if self._idle and not self._shutdown:
+            # They were given nothing, and wait to be told that nothing comes.
+            for worker in self._idle:
+                self._workers_status[worker] = True
+            self._idle.clear()
+        super()._shutdown_workers()
 
     def _get_data(self) -> Any:
         index, data = super()._get_data()  # type: ignore[no-untyped-call]
