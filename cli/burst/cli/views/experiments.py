@@ -16,7 +16,7 @@ from burst.cli.views.failure import failure
 from burst.cli.views.hints import commands
 from burst.cli.views.records import checkpoints_table, events_table
 from burst.cli.views.table import Column, facts, section, table
-from burst.cli.views.trials import alarms, headline, short_id, trials_table, waits
+from burst.cli.views.trials import alarms, headline, own_stop, short_id, trials_table, waits
 from burst.core.checkpoints.assurance.age import is_late
 from burst.core.model import Checkpoint, Event, Experiment, Trial
 from burst.core.states import TrialState, is_terminal
@@ -169,10 +169,11 @@ def _tally(overview: Overview) -> Text:
     counts = Counter(trial.state for trial in overview.trials)
     order = (TrialState.RUNNING, TrialState.STOPPING, TrialState.WAITING, TrialState.PAUSED,
              TrialState.FAILED)  # fmt: skip
+    own = Counter(own_stop(trial) for trial in overview.trials if own_stop(trial))
     total = Text(str(overview.experiment.trials))
-    if is_terminal(overview.experiment.state) and not counts[TrialState.FAILED]:
-        return total
-    pieces = [f"{counts[s]} {s}" for s in order if counts[s]]
+    pieces = [f"{number} {word}" for word, number in own.items()]
+    if not is_terminal(overview.experiment.state) or counts[TrialState.FAILED]:
+        pieces = [*(f"{counts[s]} {s}" for s in order if counts[s]), *pieces]
     return total.append("  " + ", ".join(pieces), style=text.FAINT) if pieces else total
 
 

@@ -13,7 +13,7 @@ from collections.abc import Iterable, Sequence
 from burst.cli.reading import metric_of, searcher_of
 from burst.cli.reports.reporting import Report, ranked, value_of
 from burst.cli.views import text
-from burst.cli.views.trials import hparam_cells, short_id
+from burst.cli.views.trials import hparam_cells, own_stop, short_id
 from burst.core.model import Checkpoint, Failure, MetricRow, Trial
 from burst.core.states import ExperimentState, TrialState, is_terminal
 from burst.core.units import counted
@@ -188,7 +188,9 @@ def _trials(report: Report) -> str:
     with_hparams = any(hparams)
     rows = []
     for trial, cell in zip(shown, hparams, strict=False):
-        row = [code(short_id(trial)), text.state(trial.state).plain]
+        state = text.state(trial.state).plain
+        own = f" {code(own_stop(trial))}" if own_stop(trial) else ""
+        row = [code(short_id(trial)), state + own]
         row += [_metric(trial, name) for name in names]
         row += [_batches(trial), text.seconds(trial.done.seconds) if trial.done.seconds else "–"]
         rows.append([*row, code(cell)] if with_hparams else row)

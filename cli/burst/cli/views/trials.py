@@ -193,8 +193,18 @@ def seconds_left(trial: Trial) -> float | None:
     return max(0.0, (trial.target_batches - trial.done.batches) / rate)
 
 
+def own_stop(trial: Trial) -> str:
+    """The word of a trial that ended itself early for why it did: `early_stopping`. Empty for any
+    other, also where the searcher ended it."""
+    of_others = ("", str(TrialState.STOPPED), "searcher")
+    code = trial.reason.code
+    return "" if trial.state is not TrialState.STOPPED or code in of_others else code
+
+
 def _state(trial: Trial) -> Text:
     shown = text.state(trial.state)
+    if own_stop(trial):
+        shown.append(f"  {own_stop(trial)}", style=text.FAINT)
     if trial.wanted is not None and not is_terminal(trial.state):
         shown.append(f" → {trial.wanted}", style=text.FAINT)
     if trial.restarts:
