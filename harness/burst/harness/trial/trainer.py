@@ -17,6 +17,7 @@ from burst.harness.trial.interval import Conditions
 from burst.harness.trial.keeper import Keeper
 from burst.harness.trial.loop import Loop, Parts
 from burst.harness.trial.metrics import TrainingMetrics
+from burst.harness.trial.packed import check_packed
 from burst.harness.trial.ruled import ruled
 from burst.harness.trial.schedule import Periods, Schedule
 from burst.harness.trial.state import TrialState
@@ -144,6 +145,7 @@ class Trainer:
                 mend="return a burst.harness.DataLoader; it takes torch's arguments",
             )
         ranks = self._context.distributed
+        check_packed(loader, self._context)
         loader = ruled(loader, self._context, "training rows")
         source: BatchSource = loader.training_source(
             seed=self._context.get_trial_seed(), rank=ranks.rank, ranks=ranks.size

@@ -3,7 +3,8 @@
 The documents' tokens are laid end to end, in the rows' order, and cut every `length` tokens, so
 that every place of a batch holds a token. Where documents end is kept in `position_ids`, which
 begin again with every document and every row: that is what the attention of transformers tells
-documents apart by, in each of its implementations.
+documents apart by, in each of its implementations, unless the model keeps a cache meanwhile
+(`model.config.use_cache`, which its own Trainer switches off).
 """
 
 from __future__ import annotations
@@ -182,6 +183,7 @@ class PackedStream(torch_data.IterableDataset[Any]):
         self.keeps_place = self._stream.keeps_place
         self._distributed = getattr(rows, "_distributed", None)
         own = getattr(rows, "_fingerprint", None) or type(rows).__qualname__
+        self.column_names = [IDS, POSITIONS, LABELS] if documents else [IDS]
         self._fingerprint = f"{own}-packed-{length}-{column}-{documents}"
 
     def set_epoch(self, epoch: int) -> None:

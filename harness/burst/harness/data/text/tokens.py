@@ -131,6 +131,7 @@ class _Work:
 
         return [
             _identity(self.tokenizer),
+            str(getattr(self.tokenizer, "truncation_side", "")),  # which its files leave out
             [self.columns, self.max_length, self.special, self.end],
             [transformers.__version__, tokenizers.__version__],
         ]

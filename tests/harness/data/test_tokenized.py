@@ -1,0 +1,169 @@
+"""Texts are tokenised once, to exactly what the tokenizer says of each."""
+
+from __future__ import annotations
+
+import copy
+import os
+from pathlib import Path
+from typing import Any
+
+import datasets
+import pytest
+
+from burst.harness.data import DataError, Padding, load, tokenized
+from tests.harness.data.text_support import documents, files_below, rows, tokenizer
+
+
+class Counted:
+    """A tokenizer that counts its calls."""
+
+    def __init__(self, of: Any) -> None:
+        self._of = of
+        self.calls = 0
+
+    def __call__(self, *texts: Any, **options: Any) -> Any:
+        self.calls += 1
+        return self._of(*texts, **options)
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._of, name)
+
+
+def test_each_row_has_the_ids_that_the_tokenizer_gives_its_text() -> None:
+    made = tokenized(rows(), tokenizer())
+    assert made.column_names == ["label", "input_ids"]
+    assert made["label"][:] == rows()["label"][:]
+    assert made["input_ids"][:] == [tokenizer()(text)["input_ids"] for text in documents()]
+
+
+def test_a_stream_gives_the_same_rows() -> None:
+    whole = list(tokenized(rows(), tokenizer(), max_length=9, end=True))
+    stream = rows().to_iterable_dataset(num_shards=2)
+    assert list(tokenized(stream, tokenizer(), max_length=9, end=True)) == whole
+
+
+def test_a_row_is_cut_and_ended() -> None:
+    end = tokenizer().eos_token_id
+    for row, text in zip(
+        tokenized(rows(), tokenizer(), max_length=9, end=True), documents(), strict=True
+    ):
+        assert row["input_ids"] == [*tokenizer()(text)["input_ids"][:8], end]
+
+
+def test_pairs_are_given_together_and_keep_their_kinds() -> None:
+    pairs = datasets.Dataset.from_dict({"a": ["one", "two"], "b": ["three", "four"]})
+    made = tokenized(pairs, tokenizer(), text=("a", "b"))
+    assert made["input_ids"][:] == tokenizer()(["one", "two"], ["three", "four"])["input_ids"]
+
+
+def test_it_is_made_once_and_found_by_whoever_asks_for_the_same() -> None:
+    counted = Counted(tokenizer())
+    first = tokenized(rows(), counted)
+    made = counted.calls
+    again = tokenized(datasets.Dataset.from_list(list(rows())), counted)
+    assert made > 0
+    assert counted.calls == made
+    assert again._fingerprint == first._fingerprint
+    assert list(again) == list(first)
+
+
+def test_chunks_and_selections_do_not_matter_but_order_does() -> None:
+    pieces = [rows().select(range(first, first + 10)) for first in range(0, 40, 10)]
+    name = tokenized(rows(), tokenizer())._fingerprint
+    assert tokenized(datasets.concatenate_datasets(pieces), tokenizer())._fingerprint == name
+    turned = rows().select(range(39, -1, -1))
+    assert tokenized(turned, tokenizer())._fingerprint != name
+    assert tokenized(turned.select(range(39, -1, -1)), tokenizer())._fingerprint == name
+
+
+def test_a_call_of_the_tokenizer_does_not_make_it_another() -> None:
+    own = copy.deepcopy(tokenizer())
+    name = tokenized(rows(), own)._fingerprint
+    own(["a", "b c d e f"], padding=True, truncation=True, max_length=2)
+    assert tokenized(rows(), own)._fingerprint == name
+
+
+def test_whatever_changes_the_tokens_makes_another_table() -> None:
+    own = copy.deepcopy(tokenizer())
+    own.add_tokens(["return"])
+    sides = copy.deepcopy(tokenizer())
+    sides.truncation_side = "left"
+    cut = {"max_length": 5}
+    names = [
+        tokenized(rows(), tokenizer())._fingerprint,
+        tokenized(rows(), own)._fingerprint,
+        tokenized(rows(), tokenizer(), end=True)._fingerprint,
+        tokenized(rows(), tokenizer(), **cut)._fingerprint,
+        tokenized(rows(), sides, **cut)._fingerprint,
+        tokenized(rows().select(range(39)), tokenizer())._fingerprint,
+        tokenized(rows().remove_columns("label"), tokenizer())._fingerprint,
+    ]
+    assert len(set(names)) == len(names)
+
+
+def test_rows_from_files_are_named_by_the_files_and_not_read_for_it(tmp_path: Path) -> None:
+    path = tmp_path / "rows.jsonl"
+    rows().to_json(path)
+    made = tokenized(load(path), tokenizer())
+    assert made["input_ids"][:] == tokenized(rows(), tokenizer())["input_ids"][:]
+
+
+def test_it_lies_in_bursts_home_alone(burst_home: Path) -> None:
+    tokenized(rows(), tokenizer())
+    assert {Path(name).suffix for name in files_below(burst_home)} == {".arrow", ".lock"}
+
+
+def test_the_environment_stays_as_it_was(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("TOKENIZERS_PARALLELISM", "false")
+    tokenized(rows(), tokenizer())
+    assert os.environ["TOKENIZERS_PARALLELISM"] == "false"
+
+
+def test_padding_as_the_tokenizer_pads() -> None:
+    made = tokenized(rows(), tokenizer(), max_length=16)
+    padded = Padding.of(tokenizer(), multiple=8, labels=True)([made[0], made[38], made[39]])
+    expected = tokenizer()(
+        [documents()[row] for row in (0, 38, 39)],
+        max_length=16, truncation=True, padding=True, pad_to_multiple_of=8, return_tensors="pt",
+    )  # fmt: skip
+    for name in ("input_ids", "attention_mask"):
+        assert padded[name].tolist() == expected[name].tolist()
+    ignored = expected["input_ids"].masked_fill(expected["attention_mask"] == 0, -100)
+    assert padded["labels"].tolist() == ignored.tolist()
+
+
+def test_a_missing_column_is_told_with_the_nearest() -> None:
+    for data in (rows(), rows().to_iterable_dataset()):
+        with pytest.raises(DataError, match="there is no column 'txt'") as caught:
+            tokenized(data, tokenizer(), text="txt")
+        assert "did you mean text?" in caught.value.mend
+
+
+def test_missing_texts_are_told_by_their_rows() -> None:
+    holes = datasets.Dataset.from_dict({"text": ["a", None, "b", None]})
+    with pytest.raises(DataError, match="no text in 2 rows") as caught:
+        tokenized(holes, tokenizer())
+    assert "rows 1, 3" in caught.value.why
+
+
+@pytest.mark.parametrize(
+    ("data", "options", "told"),
+    [
+        (datasets.Dataset.from_dict({"text": [1, 2]}), {}, "column 'text' holds no text"),
+        ([{"text": "a"}], {}, "list holds no texts"),
+        (datasets.Dataset.from_dict({"text": ["a"]}), {"text": ()}, "one text, or a pair"),
+    ],
+)
+def test_what_cannot_be_tokenised_is_told(data: Any, options: dict[str, Any], told: str) -> None:
+    with pytest.raises(DataError, match=told):
+        tokenized(data, tokenizer(), **options)
+
+
+def test_what_is_no_tokenizer_of_transformers_is_told() -> None:
+    with pytest.raises(DataError, match="Tokenizer is no tokenizer of transformers") as caught:
+        tokenized(rows(), tokenizer().backend_tokenizer)
+    assert "PreTrainedTokenizerFast" in caught.value.mend
+    bare = copy.deepcopy(tokenizer())
+    bare.eos_token = None
+    with pytest.raises(DataError, match="no token that ends a text"):
+        tokenized(rows(), bare, end=True)
