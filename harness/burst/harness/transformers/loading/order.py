@@ -57,7 +57,9 @@ def beyond(sampler: Any, steps: Iterator[Any], number: int) -> Iterator[Any]:
         if number * shared < len(sampler.batch_sampler):
             jumping = copy.copy(sampler)
             jumping.batch_sampler = _Jump(sampler.batch_sampler, shared, number * shared)
-            return islice(iter(jumping), 1, None)
+            steps = iter(jumping)
+            next(steps)
+            return steps
     _leave_out(steps, number)
     return steps
 
@@ -73,17 +75,18 @@ class _Jump(BatchSampler):
         self.batch_size = getattr(batches, "batch_size", None)  # type: ignore[assignment]
 
     def __iter__(self) -> Iterator[Any]:
-        if type(self._batches) is not BatchSampler:
+        # All that is left out is so before the first is given: what draws then, draws in time.
+        if type(self._batches) is BatchSampler:
+            rows = iter(self._batches.sampler)
+            size = self._batches.batch_size
+            first = [[*islice(rows, size)] for _ in range(self._keep)]
+            steps = _batches(self._batches, rows, self._to - self._keep)
+        else:
             steps = iter(self._batches)
-            yield from islice(steps, self._keep)
+            first = [*islice(steps, self._keep)]
             _leave_out(steps, self._to - self._keep)
-            yield from steps
-            return
-        rows = iter(self._batches.sampler)
-        size = self._batches.batch_size
-        for _ in range(self._keep):
-            yield [*islice(rows, size)]
-        yield from _batches(self._batches, rows, self._to - self._keep)
+        yield from first
+        yield from steps
 
     def __len__(self) -> int:
         return len(self._batches)

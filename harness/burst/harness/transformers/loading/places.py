@@ -89,6 +89,7 @@ def _why_again(dataset: Any) -> str:
     else:
         return ""
     return (
-        f"{why}: a pass that was interrupted is read again from its beginning, "
-        "and what was consumed is left out"
+        f"{why}: a pass that was interrupted is read again from its beginning, and what was "
+        "consumed is left out. That is exact unless what the dataset keeps from batch to batch "
+        "depends on global random numbers that the training draws too"
     )
