@@ -15,6 +15,7 @@ from burst.core.config.experiment import Optimizations, WarmStart
 from burst.harness.determinism import Mode
 from burst.harness.errors import TrialError, did_you_mean
 from burst.harness.interpolate import lookup
+from burst.harness.precision import check_bfloat16, hardware_of
 from burst.harness.session import Session
 from burst.harness.trial import given
 from burst.harness.trial.exports import tokenizer_files
@@ -22,6 +23,7 @@ from burst.harness.trial.lr_scheduler import LRScheduler, StepMode
 from burst.harness.trial.models import Models, bare, distribute, to_device
 from burst.harness.trial.optimizers import ClipGrads, Optimizers, WrappedOptimizer
 from burst.harness.trial.reducers import FunctionReducer, MetricReducer, WrappedReducer
+from burst.harness.trial.scaling import LEAST, ScaleGuard
 
 
 @dataclass(frozen=True)
@@ -56,6 +58,7 @@ class PyTorchTrialContext:
         )
         self.schedulers: list[tuple[LRScheduler, WrappedOptimizer]] = []
         self.scalers: list[torch.amp.GradScaler] = []
+        self._guards: list[ScaleGuard] = []
         self.reducers: list[WrappedReducer] = []
         self.tokenizer_files: dict[str, bytes] = {}
         """By name: kept in checkpoints for those who load the model elsewhere."""
@@ -126,11 +129,19 @@ class PyTorchTrialContext:
         self.schedulers.append((LRScheduler(lr_scheduler, step_mode, frequency), wrapped))
         return lr_scheduler
 
-    def wrap_scaler(self, scaler: torch.amp.GradScaler) -> torch.amp.GradScaler:
-        """Hand over a GradScaler, so that it is saved; give it to `step_optimizer` as well."""
+    def wrap_scaler(
+        self, scaler: torch.amp.GradScaler, least_scale: float | None = LEAST
+    ) -> torch.amp.GradScaler:
+        """Hand over a GradScaler, so that it is saved, and its scale reported as `grad_scale`;
+        give it to `step_optimizer` as well.
+
+        Args:
+            least_scale: where its scale stays when every batch overflows; None lets it fall.
+        """
         takes, mend = "`wrap_scaler` takes a torch.amp.GradScaler", "make it with GradScaler()"
         given.instance(scaler, torch.amp.GradScaler, takes, mend)
         self.scalers.append(scaler)
+        self._guards.append(ScaleGuard(least_scale))
         return scaler
 
     def wrap_reducer(
@@ -192,9 +203,36 @@ class PyTorchTrialContext:
             takes, mend = "`scaler` is a torch.amp.GradScaler", "give what `wrap_scaler` returned"
             given.instance(scaler, torch.amp.GradScaler, takes, mend)
         if (self.batch + 1) % wrapped.frequency == 0:
+            self._begin_scales()
             own = self.experimental.scaler
             wrapped.step(clip_grads, auto_zero_grads, scaler or own)
             self.experimental.scaled |= own is not None and scaler is None
+
+    def guard_scales(self) -> None:
+        """After a batch: keep the scales of gradients from collapsing, and say so where one does.
+        Reads them where optimizers step, which do so as well."""
+        if (self.batch + 1) % self.optimizers.frequency:
+            return
+        for scaler, guard in zip(self.scalers, self._guards, strict=True):
+            notice = guard.observe(scaler, self.batch)
+            if notice is not None:
+                scale = {"since": notice.since, "scale": notice.scale}
+                self.session.warn("trial.grad_scale", notice.text, **scale)
+
+    def _begin_scales(self) -> None:
+        """Before the first step: see what the scales were until then."""
+        for scaler, guard in zip(self.scalers, self._guards, strict=True):
+            if guard.fresh:
+                guard.observe(scaler, self.batch)
+
+    def scales(self) -> dict[str, float]:
+        """The scales of gradients as metrics: `grad_scale`, of a second scaler `grad_scale_1`."""
+        used = enumerate(self.scalers)
+        return {
+            f"grad_scale_{number}" if number else "grad_scale": float(scaler.get_scale())
+            for number, scaler in used
+            if scaler.is_enabled()
+        }
 
     def autocast_forward_pass(self, model: nn.Module) -> nn.Module:
         """Run a model's forward under `torch.autocast`."""
@@ -306,19 +344,30 @@ class Experimental:
         if self.scaled and self.scaler is not None:
             self.scaler.update()
             self.scaled = False
+        self._context.guard_scales()
 
-    def use_amp(self, dtype: torch.dtype | None = None) -> None:
+    def use_amp(self, dtype: torch.dtype | None = None, least_scale: float | None = LEAST) -> None:
         """Run `train_batch` and the evaluation under autocast. With float16 (the default on a
-        GPU) losses are scaled by a GradScaler that burst keeps; bfloat16 needs none."""
+        GPU) losses are scaled by a GradScaler that burst keeps; bfloat16 needs none.
+
+        Args:
+            least_scale: as in `wrap_scaler`.
+
+        Raises:
+            TrialError: bfloat16 is asked for, and this GPU has none.
+        """
         if dtype is not None:
             takes = "`use_amp` takes a torch.dtype"
             given.instance(dtype, torch.dtype, takes, "use_amp(torch.bfloat16)")
         context = self._context
         kind = context.device.type
         chosen = dtype or (torch.float16 if kind == "cuda" else torch.bfloat16)
+        if chosen is torch.bfloat16:
+            hardware = hardware_of(context.setting.device)
+            check_bfloat16(hardware, "mixed_precision: bf16", "mixed_precision: fp16")
         context.autocast = lambda: torch.autocast(kind, dtype=chosen)
         if chosen is torch.float16 and self.scaler is None:
-            self.scaler = context.wrap_scaler(torch.amp.GradScaler(kind))
+            self.scaler = context.wrap_scaler(torch.amp.GradScaler(kind), least_scale)
 
     def disable_auto_to_device(self) -> None:
         """Leave batches where the loader made them."""

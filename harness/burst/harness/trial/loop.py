@@ -210,6 +210,7 @@ class Loop:
 
     def _report(self) -> None:
         averages, batches = self._parts.metrics.reduce(self._context.distributed)
+        averages = self._context.scales() | averages
         for wrapped in self._context.reducers:
             if wrapped.for_training:
                 averages |= wrapped.collect(self._context.distributed)

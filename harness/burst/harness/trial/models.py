@@ -14,6 +14,7 @@ from torch.nn.parallel import DistributedDataParallel
 from burst.harness.checkpoints.shards import is_sharded
 from burst.harness.distributed import DistributedContext
 from burst.harness.errors import TrialError
+from burst.harness.trial.named import is_a
 
 
 def distribute(model: nn.Module, device: torch.device, gang: DistributedContext) -> nn.Module:
@@ -25,8 +26,9 @@ def distribute(model: nn.Module, device: torch.device, gang: DistributedContext)
     looking for unused parameters keeps it from that, so that the buckets never change.
 
     Raises:
-        TrialError: if only a part of what is trained is sharded.
+        TrialError: if only a part of what is trained is sharded, or it is sharded by FSDP1.
     """
+    refuse_flat_shards(model)
     if _sharded(model):
         _check_sharding(model, gang)
         return model
@@ -36,6 +38,26 @@ def distribute(model: nn.Module, device: torch.device, gang: DistributedContext)
         return model
     devices = [device.index] if device.type == "cuda" else None
     return DistributedDataParallel(model, device_ids=devices, find_unused_parameters=gang.size > 2)
+
+
+def refuse_flat_shards(model: nn.Module) -> None:
+    """
+    Raises:
+        TrialError: a part of the model is sharded by torch's first FSDP.
+    """
+    if any(is_a(module, "FullyShardedDataParallel", "torch") for module in model.modules()):
+        raise flat_shards_refused()
+
+
+def flat_shards_refused() -> TrialError:
+    """That torch's first FSDP is not supported."""
+    return TrialError(
+        "a model that is sharded by FullyShardedDataParallel (FSDP1) cannot be kept",
+        why="each rank's optimizer state is of pieces of parameters that are cut at any place, "
+        "which fit no other number of ranks, and torch has deprecated it",
+        mend="shard it with fully_shard (FSDP2); in the arguments of a transformers.Trainer "
+        'that is fsdp_config={"version": 2}',
+    )
 
 
 def _sharded(model: nn.Module) -> bool:
