@@ -22,6 +22,7 @@ WIRES = {
     "transformers.trainer": (f"{_OURS}.gangs", f"{_OURS}.patching"),
     "transformers.hf_argparser": (f"{_OURS}.arguments",),
     "huggingface_hub.utils._http": (f"{_OURS}.hub",),
+    "accelerate.state": (f"{_OURS}.alone",),
     "accelerate.accelerator": (f"{_OURS}.loops",),
 }
 """The modules that burst changes, and its own whose `patch(module)` does it, in this order."""
