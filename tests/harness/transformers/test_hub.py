@@ -174,10 +174,11 @@ def test_the_trials_failure_names_what_was_missing_and_what_to_do(
         seed=1, config={},
     )  # fmt: skip
     spec.write()
-    (tmp_path / "train.py").write_text(SCRIPTS[script])
+    path = tmp_path / "code" / "train.py"
+    path.write_text(SCRIPTS[script])
     attach = "from burst.harness.transformers.hook import install; install(); import runpy; "
     done = subprocess.run(
-        [sys.executable, "-c", f"{attach} runpy.run_path({str(tmp_path / 'train.py')!r})"],
+        [sys.executable, "-c", f"{attach} runpy.run_path({str(path)!r})"],
         env={
             **os.environ,
             "BURST_LAUNCH": str(tmp_path / "spec.json"),
@@ -192,5 +193,8 @@ def test_the_trials_failure_names_what_was_missing_and_what_to_do(
     assert done.returncode == 1
     assert failure.kind == "HubUnreachable"
     assert failure.message.startswith("the model some/model is not on this node, and 127.0.0.1:")
-    assert "train.py" in failure.traceback
+    frames = [line for line in failure.traceback.splitlines() if line.startswith("  File")]
+    assert len(frames) == 1
+    assert str(path) in frames[0]
+    assert "HubUnreachable: the model some/model" in failure.traceback
     assert "burst: the model some/model is not on this node" in done.stderr

@@ -15,7 +15,9 @@ import socket
 import sys
 import threading
 import time
+import traceback
 from collections.abc import Callable, Iterator
+from pathlib import Path
 from types import ModuleType, TracebackType
 from typing import Any
 from urllib.parse import urlsplit
@@ -24,7 +26,6 @@ from urllib.request import getproxies
 from burst.core.launch import read_launch, write_failure
 from burst.core.model import Failure
 from burst.harness.errors import TrialError
-from burst.harness.traces import format_user_traceback
 
 _raised: dict[str, HubUnreachable] = {}
 """What was asked for in vain, by URL."""
@@ -174,12 +175,20 @@ def _leave(told: HubUnreachable, error: BaseException) -> None:
     failure = Failure(
         kind=type(told).__name__,
         message=str(told),
-        traceback=format_user_traceback(error),
+        traceback=_of_script(told, error, spec.path / "code"),
         rank=rank,
         exit_code=1,
     )
     with contextlib.suppress(OSError):
         write_failure(spec.path, rank, failure, time.time())
+
+
+def _of_script(told: HubUnreachable, error: BaseException, code: Path) -> str:
+    """Where in the script it happened; how the libraries came to it helps nobody."""
+    shown = traceback.TracebackException(type(told), told, error.__traceback__)
+    own = [each for each in shown.stack if Path(each.filename).absolute().is_relative_to(code)]
+    shown.stack = traceback.StackSummary.from_list(own)
+    return "".join(shown.format())
 
 
 def _chain(error: BaseException | None) -> Iterator[BaseException]:
