@@ -13,6 +13,7 @@ from burst.infra.policies.documents import ANY, Statement, document
 from burst.infra.policies.place import Place
 from burst.infra.policies.state import (
     CHECKPOINTS,
+    DATA,
     LOGS,
     PROBES,
     read_blobs,
@@ -32,7 +33,7 @@ def node_policy(settings: Settings) -> dict[str, Any]:
             read_records(place),
             write_records(place, "dynamodb:ConditionCheckItem", "dynamodb:DeleteItem"),
             *read_blobs(place),
-            write_blobs(place, CHECKPOINTS, LOGS, PROBES),
+            write_blobs(place, CHECKPOINTS, DATA, LOGS, PROBES),
             *(_sessions() if _reaches(settings.aws, "sessions") else ()),
             *(_images(place) if _reaches(settings.aws, "images") else ()),
         ]

@@ -10,6 +10,8 @@ from burst.infra.policies.place import Place
 
 CHECKPOINTS, CODE, LOGS = "checkpoints", "code", "logs"
 """Below these everything is that trials read and write."""
+DATA = "data"
+"""Below this tables lie that trials have made of their data, and rows that they have put aside."""
 PROBES, DOCTOR = "probes", "doctor"
 """Below these nodes and people try whether they can write, and leave nothing."""
 CLUSTER = CLUSTER_FILE.removeprefix("blobs:").partition("/")[0]
