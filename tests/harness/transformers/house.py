@@ -43,6 +43,8 @@ class Rows(torch.utils.data.Dataset[Any]):
         return self.rows
 
     def __getitem__(self, index: int) -> dict[str, Any]:
+        if index >= self.rows:
+            raise IndexError(index)
         self.read += 1
         generator = torch.Generator().manual_seed(index)
         ids = torch.randint(1, 60, (4 + index % 3,), generator=generator)

@@ -7,6 +7,7 @@ from contextlib import contextmanager
 from typing import Any
 
 from burst.harness.transformers.connection import Connection, connection
+from burst.harness.transformers.limits import check, why_not_kept
 from burst.harness.transformers.reports import Reports
 from burst.harness.transformers.training import Training
 
@@ -31,12 +32,18 @@ class Attached:
     def trains(self) -> Iterator[Training | None]:
         """While `Trainer.train` runs; gives the training if burst keeps it."""
         trainer, link = self._trainer, self.link
-        searching = trainer.hp_search_backend is not None
-        number = link.next_training()
+        check(trainer)
+        why = why_not_kept(trainer)
+        if link.next_training() and not why:
+            why = "this trial has trained before"
         self.reports = Reports(link.session, link.terms.goal, link.steps)
-        self.aside = number > 0 or searching
+        self.aside = bool(why)
         if self.aside:
-            _tell_aside(link, searching)
+            link.session.warn(
+                "trial.not_kept",
+                f"burst keeps the metrics of this training, and no checkpoint: {why}; if it is "
+                "interrupted, it begins anew",
+            )
         else:
             self.training = Training(trainer, link, self.reports)
         try:
@@ -52,6 +59,11 @@ class Attached:
             SystemExit: it was asked to leave.
         """
         self.link.leave_if_asked(durable=not self.aside)
+
+    def logged(self, logs: Mapping[str, Any]) -> None:
+        """What the Trainer logs of training."""
+        scale = self.training.scale() if self.training is not None and "loss" in logs else {}
+        self.reports.log(int(self._trainer.state.global_step), {**logs, **scale})
 
     # --- evaluating -------------------------------------------------------------------------
 
@@ -111,14 +123,3 @@ def training_of(trainer: Any) -> Training | None:
     """The training that goes on, if burst keeps it."""
     found = attached_to(trainer)
     return None if found is None else found.training
-
-
-def _tell_aside(link: Connection, searching: bool) -> None:
-    why = "this trial has trained before"
-    if searching:
-        why = "hyperparameter_search trains one candidate after the other"
-    link.session.warn(
-        "trial.not_kept",
-        f"burst keeps the metrics of this training, and no checkpoint: {why}; if it is "
-        "interrupted, it begins anew",
-    )

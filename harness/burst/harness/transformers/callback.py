@@ -38,7 +38,7 @@ class BurstCallback(TrainerCallback):
     def on_log(self, args: Any, state: Any, control: Any, logs: Any = None, **kwargs: Any) -> None:
         attached = self.attached
         if attached is not None and logs and not attached.evaluating:
-            attached.reports.log(int(state.global_step), logs)
+            attached.logged(logs)
 
     def on_evaluate(
         self, args: Any, state: Any, control: Any, metrics: Any = None, **kwargs: Any

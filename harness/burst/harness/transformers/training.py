@@ -26,6 +26,7 @@ from burst.harness.transformers.reports import Reports
 from burst.harness.transformers.saves import Saves
 from burst.harness.transformers.stops import why_early
 from burst.harness.trial.keeper import Keeper
+from burst.harness.trial.scaling import ScaleGuard
 from burst.harness.trial.schedule import Periods, Schedule
 from burst.harness.trial.units import Scale, period_of
 
@@ -48,6 +49,7 @@ class Training:
         self._link = link
         self._session = link.session
         self._reports = reports
+        self._guard = ScaleGuard()
         self._running = False
         self._begun = False
         self._ran_dry = False
@@ -224,6 +226,7 @@ class Training:
         place.grad_norm, place.learning_rate = grad_norm, learning_rate
         place.pending = True
         self._parts.batch = int(self._trainer.state.global_step)
+        self._guard_scale()
         saves.begin_boundary()
         self._leave_if_asked()
         if saves.agreed & Wish.END:
@@ -238,6 +241,18 @@ class Training:
         place.pending = False
         self._save_due()
         saves.end_boundary()
+
+    def _guard_scale(self) -> None:
+        for scaler in self._parts.scalers:
+            notice = self._guard.observe(scaler, self._parts.batch)
+            if notice is not None:
+                scale = {"since": notice.since, "scale": notice.scale}
+                self._session.warn("trial.grad_scale", notice.text, **scale)
+
+    def scale(self) -> dict[str, float]:
+        """The loss scale, as a metric, where losses are scaled."""
+        scalers = self._parts.scalers
+        return {"grad_scale": float(scalers[0].get_scale())} if scalers else {}
 
     def at_prediction(self) -> None:
         """After a batch of an evaluation, which may be long: leave, if that is asked for."""
