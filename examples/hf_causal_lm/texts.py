@@ -11,7 +11,7 @@ from datasets import Dataset, DatasetDict
 from tokenizers import Tokenizer, decoders, models, pre_tokenizers, trainers
 from transformers import PreTrainedTokenizerBase, PreTrainedTokenizerFast
 
-MODULES = ("argparse", "ast", "csv", "datetime", "heapq", "inspect", "pathlib", "typing")
+MODULES = ("csv", "datetime", "heapq", "pathlib")
 HELD_OUT = 8
 """Every eighth text is for validation."""
 

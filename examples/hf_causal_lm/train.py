@@ -58,6 +58,7 @@ def small_llama(tokenizer: PreTrainedTokenizerBase, options: ModelArguments) -> 
             num_hidden_layers=options.layers,
             num_attention_heads=4,
             max_position_embeddings=options.context,
+            initializer_range=0.08,
             attention_dropout=0.1,
             bos_token_id=tokenizer.bos_token_id,
             eos_token_id=tokenizer.eos_token_id,

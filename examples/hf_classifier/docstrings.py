@@ -22,7 +22,8 @@ HELD_OUT = 6
 def paragraphs(library: str) -> list[str]:
     """The first paragraphs of a library's docstrings, each once and in order of the alphabet."""
     spec = importlib.util.find_spec(library)
-    assert spec is not None and spec.origin is not None
+    if spec is None or spec.origin is None:
+        raise ModuleNotFoundError(f"{library} is not installed")
     sources = [
         path.read_text(encoding="utf-8")
         for path in Path(spec.origin).parent.rglob("*.py")

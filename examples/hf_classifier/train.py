@@ -33,7 +33,6 @@ def small_bert(tokenizer: PreTrainedTokenizerBase) -> DistilBertForSequenceClass
             initializer_range=0.06,
             max_position_embeddings=tokenizer.model_max_length,
             pad_token_id=tokenizer.pad_token_id,
-            num_labels=len(LIBRARIES),
             id2label=dict(enumerate(LIBRARIES)),
         )
     )
