@@ -14,6 +14,7 @@ class Again:
     """The source of whatever gives batches."""
 
     ahead = 0
+    workers = 0
 
     def __init__(self, make: Callable[[], Iterator[Any]], generators: Generators) -> None:
         """`make` gives the iterator of a new pass."""

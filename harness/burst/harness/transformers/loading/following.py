@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from typing import Any
 
+from burst.core.units import counted
 from burst.harness.checkpoints.port import Tree
 from burst.harness.errors import TrialError
 from burst.harness.transformers.loading.books import Crew, Entry
@@ -108,9 +109,24 @@ class Followed:
                 self._source.adopt(Crew.of(loaded["crew"]))
             now.reading = self._source.begin()
         else:
+            entry = Entry.of(loaded["entry"])
+            self._check_workers(entry)
             now.consumed = loaded["consumed"]
-            now.reading = self._source.enter(Entry.of(loaded["entry"]))
+            now.reading = self._source.enter(entry)
         return now.reading
+
+    def _check_workers(self, entry: Entry) -> None:
+        """Each worker reads its own part of a stream, so their number makes its order."""
+        places = getattr(self._source, "places", None)
+        before = 0 if entry.crew is None else entry.crew.number
+        now = self._source.workers
+        if before == now or places is None or not places.is_stream:
+            return
+        raise TrialError(
+            f"the place in a stream that {counted(before, 'worker')} read is none for {now}",
+            why="a stream is divided among its workers, so its batches are others",
+            mend=f"resume with dataloader_num_workers={before}",
+        )
 
     def handed_out(self, make: Callable[[], Iterator[Any]]) -> Iterator[Any]:
         """The batches of a new pass, counted."""

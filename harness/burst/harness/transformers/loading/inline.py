@@ -18,6 +18,8 @@ from burst.harness.transformers.loading.view import View
 class Inline:
     """The source of a loader without workers."""
 
+    workers = 0
+
     def __init__(self, loader: Any, ahead: int, generators: Generators, places: Places) -> None:
         """`ahead` batches are read at a time before they are asked for; 0 if none is."""
         self._loader = loader

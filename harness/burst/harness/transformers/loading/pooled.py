@@ -32,6 +32,7 @@ class Pooled:
     def __init__(self, loader: Any, ahead: int, generators: Generators, places: Places) -> None:
         """`ahead` batches are read at a time before they are asked for; 0 if none is."""
         self._loader = loader
+        self.workers: int = loader.num_workers
         self.ahead = ahead
         self.generators = generators
         self.places = places
