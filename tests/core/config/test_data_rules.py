@@ -23,7 +23,7 @@ def test_rules_are_taken_as_words_and_as_mappings() -> None:
     text = "{path: anything, validate: {empty: drop, labels: {min: 0, max: 3, on: quarantine}}}"
     config = parse_experiment(f"{HEAD}data: {text}\n", "exp.yaml").config
     assert config.data["path"] == "anything"
-    assert read_data_rules(config.data["validate"]) == DataRules(  # type: ignore[arg-type]
+    assert read_data_rules(config.data["validate"]) == DataRules(
         empty=DataRule(on="drop"), labels=LabelRule(min=0, max=3, on="quarantine")
     )
 

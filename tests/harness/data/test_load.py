@@ -43,7 +43,7 @@ WRITERS: dict[str, Callable[[Path], Any]] = {
 
 @pytest.fixture(params=list(WRITERS))
 def file(request: pytest.FixtureRequest, tmp_path: Path) -> Path:
-    path = tmp_path / "data" / request.param
+    path: Path = tmp_path / "data" / request.param
     path.parent.mkdir()
     WRITERS[request.param](path)
     return path

@@ -32,7 +32,9 @@ def expected(documents: list[list[int]], length: int) -> list[dict[str, list[int
     pairs = [(token, place) for each in documents for place, token in enumerate(each)]
     made = []
     for first in range(0, len(pairs) // length * length, length):
-        ids, positions, labels = [], [], []
+        ids: list[int] = []
+        positions: list[int] = []
+        labels: list[int] = []
         for token, place in pairs[first : first + length]:
             position = 0 if place == 0 or not positions else positions[-1] + 1
             ids.append(token)
@@ -150,7 +152,8 @@ def test_attention_stays_within_a_document() -> None:
     (batch,) = DataLoader(pack(table(documents), 16), 1)
     for attention in ("sdpa", "eager"):
         config._attn_implementation = attention
-        model = LlamaForCausalLM(config).eval()
+        model: Any = LlamaForCausalLM(config)
+        model.eval()
         with torch.no_grad():
             packed = model(**batch)
             alone = [model(torch.tensor([each])).logits for each in documents]

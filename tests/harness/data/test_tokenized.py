@@ -88,7 +88,7 @@ def test_whatever_changes_the_tokens_makes_another_table() -> None:
     own.add_tokens(["return"])
     sides = copy.deepcopy(tokenizer())
     sides.truncation_side = "left"
-    cut = {"max_length": 5}
+    cut: dict[str, Any] = {"max_length": 5}
     names = [
         tokenized(rows(), tokenizer())._fingerprint,
         tokenized(rows(), own)._fingerprint,

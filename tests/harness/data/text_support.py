@@ -50,9 +50,8 @@ def raw_tokenizer() -> Any:
 def tokenizer() -> Any:
     from transformers import PreTrainedTokenizerFast
 
-    return PreTrainedTokenizerFast(
-        tokenizer_object=raw_tokenizer(), pad_token="<pad>", eos_token="<end>"
-    )
+    kind: Any = PreTrainedTokenizerFast
+    return kind(tokenizer_object=raw_tokenizer(), pad_token="<pad>", eos_token="<end>")
 
 
 def files_below(folder: Path) -> list[str]:
