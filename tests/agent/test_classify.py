@@ -36,6 +36,32 @@ def test_a_crash_after_the_last_word_costs_nothing(status: int | None) -> None:
     assert exit.kind is ExitKind.COMPLETED
 
 
+SAID = Outcome(kind=ExitKind.COMPLETED, status_to_come=True)
+
+
+def test_a_status_that_a_script_chose_after_its_last_word_still_counts() -> None:
+    failed = classify(Ended(3, SAID, log="there is no such split"))
+    assert failed.kind is ExitKind.CRASHED
+    assert failed.failure is not None
+    assert failed.failure.kind == "exit 3"
+    assert "no such split" in failed.failure.traceback
+
+
+@pytest.mark.parametrize("status", [0, -signal.SIGSEGV, 134, None])
+def test_but_not_how_it_was_torn_down(status: int | None) -> None:
+    assert classify(Ended(status, SAID)).kind is ExitKind.COMPLETED
+
+
+def test_nor_a_status_that_it_was_forced_to() -> None:
+    assert classify(Ended(1, SAID, drain=PAUSE, forced=True)).kind is ExitKind.COMPLETED
+
+
+def test_what_a_trial_says_of_its_stop_is_part_of_the_exit() -> None:
+    said = Outcome(kind=ExitKind.STOPPED, text="eval_loss is no better", code="early_stopping")
+    exit = classify(Ended(0, said))
+    assert (exit.text, exit.code) == ("eval_loss is no better", "early_stopping")
+
+
 def test_a_drain_that_ends_after_its_outcome_is_durable_even_if_it_was_killed_then() -> None:
     ended = Ended(None, Outcome(kind=ExitKind.DRAINED), drain=PAUSE, forced=True)
     assert classify(ended).durable
