@@ -91,6 +91,9 @@ class Bench:
 
     home: Path
     code: Path
+    entrypoint: str = "interrupted:Interrupted"
+    patience: float = 280
+    """Seconds for one command."""
 
     @classmethod
     def of_example(cls, name: str, base: str, folder: Path) -> Bench:
@@ -112,7 +115,7 @@ class Bench:
             cwd=self.code,
             capture_output=True,
             text=True,
-            timeout=280,
+            timeout=self.patience,
             check=False,
         )
         assert done.returncode == 0, f"burst {' '.join(arguments)}\n{done.stdout}\n{done.stderr}"
@@ -125,7 +128,7 @@ class Bench:
         for name in planned:
             (marks / name).touch()
         settings = [
-            "entrypoint=interrupted:Interrupted",
+            f"entrypoint={self.entrypoint}",
             f"environment.variables.INTERRUPTIONS={marks}",
             *settings,
         ]
