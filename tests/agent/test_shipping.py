@@ -134,8 +134,8 @@ def test_an_abandoned_thread_ends(tmp_path: Path) -> None:
     assert not thread._thread.is_alive()
 
 
-def test_shipped_blocks_are_given_back_and_the_rest_stays(tmp_path: Path) -> None:
-    path = tmp_path / "log"
+def test_shipped_blocks_are_given_back_and_the_rest_stays(disk: Path) -> None:
+    path = disk / "log"
     path.write_bytes(b"a" * (8 << 20) + b"end")
     before = path.stat().st_blocks
     free_blocks(path, 4 << 20)

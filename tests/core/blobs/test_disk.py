@@ -58,11 +58,11 @@ def writes(monkeypatch: pytest.MonkeyPatch) -> list[tuple[bool, int]]:
 
 
 def test_large_files_go_past_the_page_cache_and_small_ones_through_it(
-    tmp_path: Path, writes: list[tuple[bool, int]]
+    disk: Path, writes: list[tuple[bool, int]]
 ) -> None:
-    if not takes_direct(tmp_path):
+    if not takes_direct(disk):
         pytest.skip("this file system takes no direct writes")
-    blobs = FolderBlobs(tmp_path)
+    blobs = FolderBlobs(disk)
     for size in SIZES:
         data = image(size)
         write(blobs, f"a/{size}", data)
@@ -74,7 +74,7 @@ def test_large_files_go_past_the_page_cache_and_small_ones_through_it(
 
 @pytest.mark.parametrize("size", SIZES)
 def test_a_file_system_that_takes_no_direct_writes_gets_others(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, size: int
+    disk: Path, monkeypatch: pytest.MonkeyPatch, size: int
 ) -> None:
     fcntl_ = fcntl.fcntl
 
@@ -84,7 +84,7 @@ def test_a_file_system_that_takes_no_direct_writes_gets_others(
         return fcntl_(descriptor, command, flags)
 
     monkeypatch.setattr(fcntl, "fcntl", refusing)
-    blobs, data, back = FolderBlobs(tmp_path), image(size), pages(size + PAGE)
+    blobs, data, back = FolderBlobs(disk), image(size), pages(size + PAGE)
     write(blobs, "a", data)
     assert blobs.read_into("a", back) == size
     assert back[:size] == data
@@ -93,10 +93,10 @@ def test_a_file_system_that_takes_no_direct_writes_gets_others(
 @pytest.mark.parametrize("size", SIZES)
 @pytest.mark.parametrize("after", [0, 1])
 def test_one_that_refuses_in_the_midst_gets_the_rest_through_the_page_cache(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, size: int, after: int
+    disk: Path, monkeypatch: pytest.MonkeyPatch, size: int, after: int
 ) -> None:
     """As where memory has to be aligned otherwise, or a short write ends between two blocks."""
-    blobs, data, back = FolderBlobs(tmp_path), image(size), pages(size + PAGE)
+    blobs, data, back = FolderBlobs(disk), image(size), pages(size + PAGE)
     for name in ("pwrite", "preadv"):
         monkeypatch.setattr(os, name, _refusing(getattr(os, name), after))
     write(blobs, "a", data)
@@ -125,11 +125,11 @@ def _refusing(call: Any, after: int) -> Any:
 
 
 def test_what_is_cached_is_copied_and_what_is_not_is_read_past_the_cache(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    disk: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    if not takes_direct(tmp_path):
+    if not takes_direct(disk):
         pytest.skip("this file system takes no direct reads")
-    blobs, data, back = FolderBlobs(tmp_path), image(2**20), pages(2**20)
+    blobs, data, back = FolderBlobs(disk), image(2**20), pages(2**20)
     turned: list[bool] = []
 
     def noting(descriptor: int, direct: bool) -> bool:
@@ -155,10 +155,10 @@ def test_what_is_cached_is_copied_and_what_is_not_is_read_past_the_cache(
 
 
 def test_a_batch_makes_all_bytes_durable_then_names_them_then_makes_the_names_durable(
-    tmp_path: Path,
+    disk: Path,
 ) -> None:
     plan = Plan()
-    blobs = FolderBlobs(tmp_path, FaultyDisk(plan))
+    blobs = FolderBlobs(disk, FaultyDisk(plan))
     batch = blobs.batch()
     for number in range(6):
         batch.put(f"a/{number % 2}/{number}", image(5000), "00" * 32)
@@ -169,8 +169,8 @@ def test_a_batch_makes_all_bytes_durable_then_names_them_then_makes_the_names_du
     assert len(set(plan.steps)) == len(plan.steps)
 
 
-def test_what_a_batch_leaves_unfinished_shows_nowhere(tmp_path: Path) -> None:
-    blobs = FolderBlobs(tmp_path)
+def test_what_a_batch_leaves_unfinished_shows_nowhere(disk: Path) -> None:
+    blobs = FolderBlobs(disk)
     for end in ("abort", "nothing"):
         batch = blobs.batch()
         batch.put("a/b", image(2**20), "00" * 32)
@@ -179,15 +179,15 @@ def test_what_a_batch_leaves_unfinished_shows_nowhere(tmp_path: Path) -> None:
         if end == "abort":
             batch.abort()
             batch.abort()
-            assert [path for path in tmp_path.rglob("*") if path.is_file()] == [
-                path for path in tmp_path.rglob("lock")
+            assert [path for path in disk.rglob("*") if path.is_file()] == [
+                path for path in disk.rglob("lock")
             ]
             with pytest.raises(StoreError, match="given up"):
                 batch.put("a/c", image(10), "00" * 32)
 
 
-def test_a_batch_keeps_few_descriptors_open_however_many_files_it_has(tmp_path: Path) -> None:
-    blobs = FolderBlobs(tmp_path)
+def test_a_batch_keeps_few_descriptors_open_however_many_files_it_has(disk: Path) -> None:
+    blobs = FolderBlobs(disk)
     batch = blobs.batch()
     before = len(os.listdir("/proc/self/fd"))
     for number in range(200):
@@ -199,7 +199,7 @@ def test_a_batch_keeps_few_descriptors_open_however_many_files_it_has(tmp_path: 
 
 @pytest.mark.parametrize("harm", ["cut", "gone"])
 def test_what_finish_calls_durable_was_looked_at_through_a_fresh_handle(
-    tmp_path: Path, harm: str
+    disk: Path, harm: str
 ) -> None:
     """As a shared file system would have it that lost what its client thought was written."""
 
@@ -210,17 +210,17 @@ def test_what_finish_calls_durable_was_looked_at_through_a_fresh_handle(
             if target.exists():
                 os.truncate(target, 99) if harm == "cut" else target.unlink()
 
-    batch = FolderBlobs(tmp_path, Losing()).batch()
+    batch = FolderBlobs(disk, Losing()).batch()
     batch.put("a/b", image(5000), "00" * 32)
     what = "holds 99 bytes of the 5000" if harm == "cut" else "gone right after it was written"
     with pytest.raises(StoreError, match=what):
         batch.finish()
 
 
-def test_writing_and_reading_take_no_memory_of_their_own(tmp_path: Path) -> None:
+def test_writing_and_reading_take_no_memory_of_their_own(disk: Path) -> None:
     import tracemalloc
 
-    blobs, data, back = FolderBlobs(tmp_path), image(16 * 2**20), pages(17 * 2**20)
+    blobs, data, back = FolderBlobs(disk), image(16 * 2**20), pages(17 * 2**20)
     write(blobs, "warm/up", data)
     tracemalloc.start()
     try:
@@ -232,13 +232,13 @@ def test_writing_and_reading_take_no_memory_of_their_own(tmp_path: Path) -> None
 
 
 def test_where_there_are_no_hard_links_a_new_blob_is_still_put_once_and_whole(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    disk: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def refuse(*_: object) -> None:
         raise OSError(errno.EPERM, os.strerror(errno.EPERM))
 
     monkeypatch.setattr(os, "link", refuse)
-    blobs = FolderBlobs(tmp_path)
+    blobs = FolderBlobs(disk)
     blobs.put_new("a", b"first")
     blobs.put_new("a", b"first")
     with pytest.raises(Taken):

@@ -170,9 +170,9 @@ def test_two_that_begin_at_once_do_not_take_each_others_folder(
 
 
 def test_a_part_of_the_blobs_may_be_a_link_to_another_disk(
-    tmp_path: Path, shared_memory: Path
+    disk: Path, shared_memory: Path
 ) -> None:
-    root = tmp_path / "blobs"
+    root = disk / "blobs"
     root.mkdir()
     (root / "checkpoints").symlink_to(shared_memory)
     if root.stat().st_dev == shared_memory.stat().st_dev:
