@@ -326,7 +326,8 @@ class Training:
                 mend="free the disk or mend access to it: the trial goes on from its newest "
                 "checkpoint",
             )
-        early = None if self._ran_dry else why_early(self._trainer)
+        whole = self._ran_dry or self._saves.agreed & Wish.END
+        early = None if whole else why_early(self._trainer)
         if early is None:
             self._link.ending.completed()
         else:
