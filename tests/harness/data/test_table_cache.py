@@ -186,23 +186,48 @@ def test_a_folder_that_cannot_be_written_is_named(tmp_path: Path) -> None:
         Cache(tmp_path / "file" / "cache").table("one", refuses)
 
 
+OLD, YOUNG, NEW = (f"burst-{number:040x}" for number in range(3))
+
+
 def test_what_nobody_uses_for_thirty_days_goes_here_and_in_the_blobs(
     tmp_path: Path, far: str
 ) -> None:
-    blobs = open_blobs(far)
-    Cache(tmp_path, blobs).table("old", writes(b"an old table"))
-    Cache(tmp_path, blobs, Later(KEPT_S - DAY_S)).table("young", writes(b"a young one"))
-    assert (tmp_path / "old.arrow").exists()
-    Cache(tmp_path, blobs, Later(KEPT_S + DAY_S)).table("new", writes(b"a new one"))
-    assert not (tmp_path / "old.arrow").exists()
-    assert [info.key for info in blobs.list("data/") if "old" in info.key] == []
+    blobs, folder = open_blobs(far), tmp_path / "cache"
+    Cache(folder, blobs).table(OLD, writes(b"an old table"))
+    (folder / f"{'0' * 64}.seen").touch()
+    (folder / f".burst-{'0' * 16}").touch()
+    Cache(folder, blobs, Later(KEPT_S - DAY_S)).table(YOUNG, writes(b"a young one"))
+    assert (folder / f"{OLD}.arrow").exists()
+    Cache(folder, blobs, Later(KEPT_S + DAY_S)).table(NEW, writes(b"a new one"))
+    assert not list(folder.glob(f"*{OLD}*")) + list(folder.glob("*.seen"))
+    assert not list(folder.glob(".burst-*"))
+    assert [info.key for info in blobs.list("data/") if OLD in info.key] == []
 
 
 def test_a_table_in_use_stays(tmp_path: Path) -> None:
-    Cache(tmp_path).table("one", writes(b"a table"))
-    Cache(tmp_path, clock=Later(KEPT_S - DAY_S)).table("one", refuses)
-    Cache(tmp_path, clock=Later(KEPT_S + DAY_S)).table("two", writes(b"another"))
-    assert (tmp_path / "one.arrow").exists()
+    Cache(tmp_path).table(OLD, writes(b"a table"))
+    Cache(tmp_path, clock=Later(KEPT_S - DAY_S)).table(OLD, refuses)
+    Cache(tmp_path, clock=Later(KEPT_S + DAY_S)).table(NEW, writes(b"another"))
+    assert (tmp_path / f"{OLD}.arrow").exists()
+
+
+def test_a_table_that_other_machines_fetch_stays_in_the_blobs(tmp_path: Path, far: str) -> None:
+    blobs = open_blobs(far)
+    Cache(tmp_path / "here", blobs).table(OLD, writes(b"a table"))
+    (info,) = blobs.list(INDEX)
+    path = Path(str(blobs.local_path(info.key)))
+    os.utime(path, (0, 0))
+    Cache(tmp_path / "there", blobs).table(OLD, refuses)
+    assert path.stat().st_mtime > 0
+
+
+def test_other_files_in_a_folder_of_ones_own_are_never_removed(tmp_path: Path) -> None:
+    mine = [tmp_path / name for name in ("mine.arrow", "burst-notes.txt", "poetry.lock", "a.seen")]
+    for path in mine:
+        path.touch()
+        os.utime(path, (0, 0))
+    Cache(tmp_path).table(NEW, writes(b"a table"))
+    assert all(path.exists() for path in mine)
 
 
 def test_without_a_launch_it_lies_in_burst_home_and_is_not_shared(burst_home: Path) -> None:

@@ -132,6 +132,20 @@ def test_the_experiments_rules_hold_before_the_first_batch(path: str, tmp_path: 
     assert lab.store.get(Trial, TRIAL).checkpoint == ""
 
 
+def test_they_hold_for_the_rows_of_validation_before_it_as_well(
+    path: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def wrong(self: NextToken) -> DataLoader:
+        return DataLoader(datasets.Dataset.from_dict({"input_ids": [[5], [-1]]}))
+
+    monkeypatch.setattr(NextToken, "build_validation_data_loader", wrong)
+    lab = Lab(tmp_path)
+    with pytest.raises(DataError, match="the validation rows break the rules") as caught:
+        attempt(lab, {"path": path, **KINDS["padded"]}, data={"ids": "fail"})
+    assert caught.value.why == "ids: 1 of 2 rows (1)"
+    assert list(lab.store.metrics(TRIAL, "training")) == []
+
+
 def test_rows_left_out_are_an_event_of_the_trial_with_their_numbers(
     path: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

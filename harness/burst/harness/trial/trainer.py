@@ -107,6 +107,9 @@ class Trainer:
         metrics = TrainingMetrics(keep_batches=keep)
         state = TrialState(context, named, metrics, source)
         surroundings = self._surroundings(source.fingerprint())
+        validation = Validation(self._trial, context, callbacks, self._by_batch)
+        if context.get_data_config().get("validate"):
+            validation.prepare()  # rows that break a rule are told now, not after an epoch
         return Parts(
             self._trial,
             context,
@@ -115,7 +118,7 @@ class Trainer:
             metrics,
             callbacks,
             schedule,
-            Validation(self._trial, context, callbacks, self._by_batch),
+            validation,
             Keeper(state, context.session, surroundings, context.setting.start),
         )
 

@@ -42,12 +42,16 @@ class Validation:
         self._by_batch = by_batch
         self._loader: Any = None
 
+    def prepare(self) -> None:
+        """Have the data, which the experiment's rules then hold for. Idempotent."""
+        if self._loader is None:
+            built = self._trial.build_validation_data_loader()
+            self._loader = ruled(built, self._context, "validation rows")
+
     def run(self) -> dict[str, float]:
         """The metrics over all ranks, the same on each; collective."""
         context = self._context
-        if self._loader is None:
-            built = self._trial.build_validation_data_loader()
-            self._loader = ruled(built, context, "validation rows")
+        self.prepare()
         for callback in self._callbacks:
             callback.on_validation_start()
             callback.on_validation_epoch_start()

@@ -3,6 +3,7 @@ experiment's blobs are seen from other machines, for those too.
 
     <home>/cache/data/<fingerprint>.arrow     a table, which appears whole
     <home>/cache/data/<fingerprint>.lock      held by the process that makes it
+    <home>/cache/data/<hash>.seen             what `load` remembers of a file that it has read
     <blobs>/data/index/<fingerprint>.json     which blob holds the table, written last
     <blobs>/data/tables/<fingerprint>-<sha256>.arrow
 
@@ -20,6 +21,7 @@ import hashlib
 import json
 import logging
 import os
+import re
 import secrets
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
@@ -39,6 +41,12 @@ from burst.harness.data.errors import DataError
 INDEX, TABLES = "data/index/", "data/tables/"
 KEPT_S = 30 * DAY_S
 """How long a table is kept that nobody uses."""
+PREFIX = "burst-"
+"""How a fingerprint begins that follows from content alone."""
+_OURS = re.compile(
+    rf"{PREFIX}[0-9a-f]+\.(arrow|lock)|[0-9a-f]{{64}}\.seen|{re.escape(PARTIAL)}[0-9a-f]{{16}}"
+)
+"""The files that may be removed: a folder of the user's own may hold others."""
 _READ_AT_ONCE = 1 << 20
 
 _log = logging.getLogger(__name__)
@@ -200,7 +208,7 @@ def _trim(folder: Path, now: float) -> None:
     for path in folder.iterdir():
         with suppress(OSError):
             old = now - path.stat().st_mtime > KEPT_S
-            if old and (path.suffix in (".arrow", ".lock") or path.name.startswith(PARTIAL)):
+            if old and _OURS.fullmatch(path.name):
                 path.unlink()
 
 

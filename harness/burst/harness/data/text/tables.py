@@ -11,8 +11,8 @@ from typing import Any
 import datasets
 import pyarrow as pa
 
-PREFIX = "burst-"
-"""How the fingerprint of a dataset begins that follows from content alone."""
+from burst.harness.data.text.cache import PREFIX
+
 _VERSION = 1
 """Of what is written here; another number makes every table anew."""
 _BYTES_AT_ONCE = 64 << 20
