@@ -164,6 +164,7 @@ def test_nothing_changes_for_a_script_without_hyperparameters(
     assert "parse_known_args" not in vars(parser)
 
 
+@pytest.mark.slow
 def test_a_field_of_trainings_own_arguments_can_be_searched(
     parser: HfArgumentParser, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
@@ -176,3 +177,21 @@ def test_a_field_of_trainings_own_arguments_can_be_searched(
     )
     assert found.learning_rate == 3e-4
     assert found.lr_scheduler_kwargs == {"num_cycles": 2}
+
+
+def test_the_parser_of_trl_takes_them_too_over_its_file_of_defaults(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    from trl.scripts import _hf_argparser
+    from trl.scripts.utils import TrlParser
+
+    copy = _hf_argparser.HfArgumentParser
+    for name in ("parse_args_into_dataclasses", "parse_dict"):
+        monkeypatch.setattr(copy, name, getattr(copy, name))
+    arguments.patch(_hf_argparser)
+    given(monkeypatch, learning_rate=0.001)
+    (tmp_path / "c.yaml").write_text("{learning_rate: 0.5, path: m, width: 8}")
+    words = ["--config", str(tmp_path / "c.yaml"), "--clip", "2"]
+    parser = TrlParser([Model, Training])  # type: ignore[list-item]
+    found = parser.parse_args_and_config(words)
+    assert found == (Model("m", 8), Training(0.001, clip=2.0))

@@ -25,7 +25,7 @@ _UNSET = object()
 
 
 def patch(module: ModuleType) -> None:
-    """Change the parser of `transformers.hf_argparser`, and so its subclasses."""
+    """Change the parser of `transformers.hf_argparser`, and so its subclasses; trl has a copy."""
     parser = module.HfArgumentParser
     _patch_command_line(parser)
     _patch_dict(parser)

@@ -21,6 +21,7 @@ _OURS = "burst.harness.transformers"
 WIRES = {
     "transformers.trainer": (f"{_OURS}.gangs", f"{_OURS}.patching"),
     "transformers.hf_argparser": (f"{_OURS}.arguments",),
+    "trl.scripts._hf_argparser": (f"{_OURS}.arguments",),
     "huggingface_hub.utils._http": (f"{_OURS}.hub",),
     "accelerate.state": (f"{_OURS}.alone",),
     "accelerate.accelerator": (f"{_OURS}.loops",),
