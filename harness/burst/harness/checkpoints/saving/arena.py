@@ -68,6 +68,7 @@ class Arena:
         self.memory: Memory
         self._sizes = tuple(sizes)
         self._taken = [False] * len(sizes)
+        self._digests: list[str | None] = [None] * len(sizes)
         self._turn = 0
         self._changed = threading.Condition()
         self._toucher = threading.Thread(
@@ -111,6 +112,14 @@ class Arena:
         with self._changed:
             self._taken[region] = False
             self._changed.notify_all()
+
+    def digest(self, region: int) -> str | None:
+        """The SHA-256 of what the region holds, where that is known. For who has it."""
+        return self._digests[region]
+
+    def note(self, region: int, digest: str | None) -> None:
+        """Write down what the region holds; None before it is written to. For who has it."""
+        self._digests[region] = digest
 
     def view(self, region: int) -> memoryview:
         """The bytes of the region's file."""

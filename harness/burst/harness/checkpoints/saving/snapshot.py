@@ -26,6 +26,9 @@ from burst.harness.checkpoints.saving.arena import Arena
 from burst.harness.checkpoints.saving.packs import Image, Piece
 from burst.harness.checkpoints.saving.samples import Samples, is_plain
 
+_memcmp = ctypes.CDLL(None).memcmp
+_memcmp.argtypes = (ctypes.c_void_p, ctypes.c_void_p, ctypes.c_size_t)
+_memcmp.restype = ctypes.c_int
 _STAGE_BYTES = 64 * 1024
 """A file that cannot wait and is no larger is put beside the arena until its region is free."""
 
@@ -199,18 +202,31 @@ class Snapshot:
 
     def _fill(self, number: int) -> None:
         image, arena = self._layout.images[number], self._layout.arena
-        view = arena.view(number)
-        view[: len(image.header)] = image.header
-        with torch.no_grad(), self._beside_computing():
-            for piece, at in image.places:
-                source = self._staged.get((number, at))
-                if source is None:
-                    source = _elements(self._sources[piece.part], piece)
-                _copy_into(view, arena.address(number), at, source)
+        if arena.digest(number) is None or not self._is_held(number):
+            arena.note(number, None)
+            view = arena.view(number)
+            view[: len(image.header)] = image.header
+            with torch.no_grad(), self._beside_computing():
+                for piece, at in image.places:
+                    _copy_into(view, arena.address(number), at, self._source(number, piece, at))
         for piece, _ in image.places:
             before = self._versions.get(piece.part)
             if before is not None and before != _version(self._sources[piece.part]):
                 raise _torn(piece.name)
+
+    def _source(self, number: int, piece: Piece, at: int) -> torch.Tensor:
+        staged = self._staged.get((number, at))
+        return _elements(self._sources[piece.part], piece) if staged is None else staged
+
+    def _is_held(self, number: int) -> bool:
+        """Whether the region holds these very bytes since an earlier save. What is trained differs
+        at once; what is frozen is compared to its end, several times faster than it is hashed."""
+        address = self._layout.arena.address(number)
+        with torch.no_grad():
+            return all(
+                _is_at(address + at, self._source(number, piece, at))
+                for piece, at in self._layout.images[number].places
+            )
 
     @contextlib.contextmanager
     def _beside_computing(self) -> Iterator[None]:
@@ -239,6 +255,13 @@ def _copy_into(view: memoryview, address: int, at: int, source: torch.Tensor) ->
     source = _plain(source)
     target = torch.frombuffer(view, dtype=source.dtype, count=source.numel(), offset=at)
     target.view(source.shape).copy_(source, non_blocking=True)
+
+
+def _is_at(address: int, source: torch.Tensor) -> bool:
+    """Whether memory holds a tensor's elements; False where only a copy would tell."""
+    if source.numel() == 0:
+        return True
+    return is_plain(source) and _memcmp(address, source.data_ptr(), source.nbytes) == 0
 
 
 def _torn(name: str) -> Torn:

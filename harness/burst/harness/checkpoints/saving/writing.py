@@ -227,13 +227,13 @@ class Writing:
 
     def put_state(self, state: StateFile) -> FileEntry:
         """Write a half's JSON, with the batch."""
-        return self._put(self.batch, state.encode(), "json")
+        return self._put_json(self.batch, state)
 
     def put_alone(self, state: StateFile) -> FileEntry:
         """Write a half's JSON when the batch is finished; it is durable at once."""
         batch = self._blobs.batch()
         try:
-            entry = self._put(batch, state.encode(), "json")
+            entry = self._put_json(batch, state)
             batch.finish()
         except BaseException:
             batch.abort()
@@ -241,13 +241,19 @@ class Writing:
         return entry
 
     def _write(self, region: int) -> FileEntry:
+        arena = self._layout.arena
         try:
-            return self._put(self.batch, self._layout.arena.view(region), "safetensors")
+            digest = arena.digest(region) or self._writers.sha256(arena.view(region))
+            arena.note(region, digest)
+            return self._put(self.batch, arena.view(region), digest, "safetensors")
         finally:
-            self._layout.arena.release(region)
+            arena.release(region)
 
-    def _put(self, batch: Batch, data: bytes | memoryview, suffix: str) -> FileEntry:
-        digest = self._writers.sha256(data)
+    def _put_json(self, batch: Batch, state: StateFile) -> FileEntry:
+        data = state.encode()
+        return self._put(batch, data, self._writers.sha256(data), "json")
+
+    def _put(self, batch: Batch, data: bytes | memoryview, digest: str, suffix: str) -> FileEntry:
         found = self._known(digest)
         if found is not None:
             with self._lock:
