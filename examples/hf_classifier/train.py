@@ -33,6 +33,8 @@ def small_bert(tokenizer: PreTrainedTokenizerBase) -> DistilBertForSequenceClass
             initializer_range=0.06,
             max_position_embeddings=tokenizer.model_max_length,
             pad_token_id=tokenizer.pad_token_id,
+            bos_token_id=tokenizer.bos_token_id,
+            eos_token_id=tokenizer.eos_token_id,
             id2label=dict(enumerate(LIBRARIES)),
         )
     )
