@@ -105,14 +105,19 @@ class Stream(torch.utils.data.IterableDataset[Any]):
 
 
 def hub_stream(*, noisy: bool = False) -> Any:
-    rows = Rows(noisy=noisy)
+    rows = Rows()
 
     def read(shards: list[int]) -> Iterator[dict[str, Any]]:
         for shard in shards:
             for index in range(shard, len(rows), 2):
-                yield rows[index]
+                yield {**rows[index], "input_ids": rows[index]["input_ids"].tolist()}
 
-    return datasets.IterableDataset.from_generator(read, gen_kwargs={"shards": [0, 1]})
+    def noise(row: dict[str, Any]) -> dict[str, Any]:
+        ids = torch.as_tensor(row["input_ids"])
+        return {"input_ids": (ids + torch.randint(0, 60, ids.shape)) % 60 + 1}
+
+    stream = datasets.IterableDataset.from_generator(read, gen_kwargs={"shards": [0, 1]})
+    return stream.map(noise if noisy else None).with_format("torch")
 
 
 @pytest.mark.parametrize("stream", [Stream, hub_stream])

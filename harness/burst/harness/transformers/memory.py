@@ -14,6 +14,7 @@ from typing import Any
 
 import torch
 
+from burst.harness.transformers.standing import standing
 from burst.harness.trial.callbacks import PyTorchCallback
 
 _COUNTED = (
@@ -89,6 +90,7 @@ class TrainerMemory(PyTorchCallback):
                 "first_step": trainer._initial_global_step,
                 "first_tokens": trainer._initial_num_input_tokens_seen,
             },
+            "standing": standing(trainer),
             "at_length": trainer.state.global_step >= trainer.state.max_steps,
         }
 
@@ -101,6 +103,10 @@ class TrainerMemory(PyTorchCallback):
     def restored(self) -> bool:
         """Whether it has taken a state on."""
         return bool(self._loaded)
+
+    def stood(self, name: str) -> bool:
+        """Whether the workers of this evaluation loader ran when the restored state was taken."""
+        return name in self._loaded.get("standing", ())
 
     def _history(self) -> str:
         """The log, a line of JSON each; what was written once is not written again."""

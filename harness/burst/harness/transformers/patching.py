@@ -184,6 +184,17 @@ def _evaluate(original: Callable[..., Any], trainer: Any, *args: Any, **kwargs: 
         return original(*args, **kwargs)
 
 
+def _get_eval_dataloader(
+    original: Callable[..., Any], trainer: Any, eval_dataset: Any = None
+) -> Any:
+    loader = original(eval_dataset)
+    training = training_of(trainer)
+    if training is not None:
+        name = eval_dataset if isinstance(eval_dataset, str) else "eval"
+        training.evaluates_with(name, loader)
+    return loader
+
+
 def _predict(original: Callable[..., Any], trainer: Any, *args: Any, **kwargs: Any) -> Any:
     attach(trainer)
     return original(*args, **kwargs)
@@ -212,6 +223,7 @@ _REPLACED: dict[str, Callable[..., Any]] = {
     "_load_rng_state": _load_rng_state,
     "_evaluate": _evaluate_on_start,
     "evaluate": _evaluate,
+    "get_eval_dataloader": _get_eval_dataloader,
     "predict": _predict,
     "_finalize_training": _finalize_training,
 }

@@ -24,6 +24,7 @@ from burst.harness.transformers.memory import Place, RankSums, TrainerMemory
 from burst.harness.transformers.parts import Parts, TrainerState, data_of
 from burst.harness.transformers.reports import Reports
 from burst.harness.transformers.saves import Saves
+from burst.harness.transformers.standing import start_quietly
 from burst.harness.transformers.stops import why_early
 from burst.harness.trial.keeper import Keeper
 from burst.harness.trial.scaling import ScaleGuard
@@ -258,6 +259,11 @@ class Training:
         """After a batch of an evaluation, which may be long: leave, if that is asked for."""
         self._saves.poll()
         self._leave_if_asked()
+
+    def evaluates_with(self, name: str, loader: Any) -> None:
+        """The Trainer has made, or has again, a loader of evaluation data."""
+        if self._memory.stood(name):
+            start_quietly(self._trainer, name, loader)
 
     def _freeze(self) -> None:
         """Remember how things stand, for a stop in the evaluation that comes."""
