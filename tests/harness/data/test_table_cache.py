@@ -244,6 +244,7 @@ def test_in_a_trial_it_lies_in_the_nodes_home_whatever_home_its_container_has(
     for url, shared in ((f"file://{home}/blobs", False), (f"file://{tmp_path}/share", True)):
         spec = launch_in(home / "nodes" / "node-1" / "alloc-1", url)
         monkeypatch.setenv(LAUNCH_VARIABLE, str(spec.path / "spec.json"))
-        cache = open_cache()
+        cache = open_cache(share=True)
         assert cache.folder == home / "cache" / "data"
         assert (cache.blobs is not None) == shared
+        assert open_cache().blobs is None

@@ -10,8 +10,15 @@ from typing import Any
 import datasets
 import pytest
 
-from burst.harness.data import DataError, Padding, load, tokenized
-from tests.harness.data.text_support import documents, files_below, rows, tokenizer
+from burst.core.launch import LAUNCH_VARIABLE
+from burst.harness.data import DataError, Padding, load, pack, tokenized
+from tests.harness.data.text_support import (
+    documents,
+    files_below,
+    launch_in,
+    rows,
+    tokenizer,
+)
 
 
 class Counted:
@@ -111,6 +118,26 @@ def test_rows_from_files_are_named_by_the_files_and_not_read_for_it(tmp_path: Pa
 def test_it_lies_in_bursts_home_alone(burst_home: Path) -> None:
     tokenized(rows(), tokenizer())
     assert {Path(name).suffix for name in files_below(burst_home)} == {".arrow", ".lock"}
+
+
+def test_machines_of_an_experiment_tokenise_once_and_pack_each_for_itself(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    counted, names, calls = Counted(tokenizer()), [], []
+    for machine in ("one", "two"):
+        home = tmp_path / machine
+        spec = launch_in(home / "nodes" / "node" / "alloc", f"file://{tmp_path}/blobs")
+        (home / ".burst-state").touch()
+        monkeypatch.setenv(LAUNCH_VARIABLE, str(spec.path / "spec.json"))
+        made = tokenized(rows(), counted)
+        names.append(pack(made, 16)._fingerprint)
+        calls.append(counted.calls)
+    assert names[0] == names[1]
+    assert calls[0] == calls[1]
+    shared = files_below(tmp_path / "blobs" / "data")
+    assert len([name for name in shared if name.endswith(".arrow")]) == 1
+    tables = [name for name in files_below(tmp_path / "two") if name.endswith(".arrow")]
+    assert len(tables) == 2
 
 
 def test_the_environment_stays_as_it_was(monkeypatch: pytest.MonkeyPatch) -> None:

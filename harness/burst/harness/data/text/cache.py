@@ -1,5 +1,5 @@
-"""Tables that are made once: on this machine for all its trials and ranks, and, where the
-experiment's blobs are seen from other machines, for those too.
+"""Tables that are made once: on this machine for all its trials and ranks, and, if they cost more
+to make than to fetch, for other machines too, where they see the experiment's blobs.
 
     <home>/cache/data/<fingerprint>.arrow     a table, which appears whole
     <home>/cache/data/<fingerprint>.lock      held by the process that makes it
@@ -123,14 +123,18 @@ class Cache:
             self.blobs.put(key, self.blobs.get(key))
 
 
-def open_cache(folder: str | Path | None = None) -> Cache:
-    """The cache of this process: in a folder of its own, or else in burst's home on this machine,
-    shared with others where the process belongs to an experiment whose blobs they see."""
+def open_cache(folder: str | Path | None = None, *, share: bool = False) -> Cache:
+    """The cache of this process: in a folder of its own, or else in burst's home on this machine.
+
+    Args:
+        share: whether what costs more to make than to fetch goes to other machines, where the
+            process belongs to an experiment whose blobs they see.
+    """
     if folder is not None:
         return Cache(Path(folder).absolute())
     spec = read_launch()
     home = _home(spec)
-    far = spec is not None and _is_far(spec.blobs_url, home)
+    far = share and spec is not None and _is_far(spec.blobs_url, home)
     blobs = open_blobs(spec.blobs_url) if spec is not None and far else None
     return Cache(home / "cache" / "data", blobs)
 

@@ -63,8 +63,7 @@ def pack(
         documents: keep the documents' bounds: `position_ids`, from 0 in every document and row,
             and `labels`, the ids with -100 at the first token of each, which nothing before it
             foretells. Without, there are `input_ids` alone, and attention crosses the bounds.
-        cache: a folder for the table, which is then not shared with other machines; None is
-            burst's own, which is shared.
+        cache: a folder for the table; None is burst's own on this machine.
 
     Returns:
         `input_ids` (int32), `position_ids` and `labels`; of a stream, int64.

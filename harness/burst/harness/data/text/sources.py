@@ -43,8 +43,7 @@ def load(
             as s3://bucket/folder (`?endpoint_url=…` names another server than AWS).
         split: which of a folder's files, where their names tell: train, validation or test.
         streaming: read while training goes on, in the files' order, instead of once beforehand.
-        cache: a folder for the table, which is then not shared with other machines; None is
-            burst's own, which is shared.
+        cache: a folder for the table; None is burst's own on this machine.
         options: of Hugging Face's reader of the format, such as `sep`, `field`, `sample_by`,
             `features`, `column_names`.
 

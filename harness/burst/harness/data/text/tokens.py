@@ -84,7 +84,7 @@ def tokenized(
             remove_columns=[c for c in columns if c in (rows.column_names or columns)],
         )
     _check(rows, columns)
-    store = open_cache(cache)
+    store = open_cache(cache, share=True)
     name = fingerprint_of("tokenized", content_of(rows), work.identity())
     return open_table(store.table(name, lambda to: _make(rows, work, to)), name)
 
