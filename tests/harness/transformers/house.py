@@ -54,7 +54,9 @@ class Rows(torch.utils.data.Dataset[Any]):
 
 
 def padded(rows: list[dict[str, Any]]) -> dict[str, torch.Tensor]:
-    ids = torch.nn.utils.rnn.pad_sequence([r["input_ids"] for r in rows], batch_first=True)
+    ids = torch.nn.utils.rnn.pad_sequence(
+        [torch.as_tensor(r["input_ids"]) for r in rows], batch_first=True
+    )
     labels = torch.tensor([int(r["labels"]) for r in rows])
     return {"input_ids": ids, "attention_mask": (ids > 0).long(), "labels": labels}
 
