@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from functools import partial
+from itertools import chain
 from typing import Any
 
 import pytest
@@ -78,13 +79,14 @@ def test_a_pass_that_is_broken_off_leaves_persistent_workers_as_torch_does() -> 
         return [*found, *loader]
 
     alone = twice(made(Rows, "plain", persistent_workers=True))
-    followed = twice(follow(made(Rows, "plain", persistent_workers=True)).loader)
-    assert all(torch.equal(a, b) for a, b in zip(alone, followed, strict=True))
+    followed = follow(made(Rows, "plain", persistent_workers=True))
+    through = twice(followed.loader)
+    assert all(torch.equal(a, b) for a, b in zip(alone, through, strict=True))
 
 
 def test_what_a_worker_raises_passes_through() -> None:
-    loader = follow(DataLoader(Torn(), 3, num_workers=1)).loader
-    batches = iter(loader)
+    followed = follow(DataLoader(Torn(), 3, num_workers=1))
+    batches = iter(followed.loader)
     next(batches)
     with pytest.raises(ValueError, match="torn"):
         next(batches)
@@ -106,7 +108,7 @@ def test_rows_by_number_go_on_with_another_number_of_workers() -> None:
     for first, second in ((0, 2), (2, 0)):
         before, state = read(first)
         after, _ = read(second, state)
-        assert sorted(sum(before + after, [])) == list(range(23))
+        assert sorted(chain(*before, *after)) == list(range(23))
 
 
 def test_a_stream_does_not_go_on_with_another_number_of_workers() -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import weakref
 from collections.abc import Callable, Iterator
 from functools import cache, partial
 from typing import Any
@@ -25,7 +26,7 @@ def follow(loader: Any) -> Followed:
     """Keep books of what `loader`, as `Trainer.get_train_dataloader()` returned it, gives.
 
     The order and the content of its batches stay what they are: nothing is seeded, and no random
-    number is drawn.
+    number is drawn. The loader is followed for as long as what is returned is kept.
     """
     adapted = issubclass(type(loader), DataLoaderShard | DataLoaderDispatcher)
     base = loader.base_dataloader if adapted else loader
@@ -125,18 +126,24 @@ def _parts(loader: Any, base: Any) -> list[Any]:
 
 def _opened(loader: Any) -> Iterator[Any]:
     """Of accelerate's torch loader: an iterator that keeps books."""
-    return loader._burst_followed.opened()  # type: ignore[no-any-return]
+    followed: Followed | None = loader._burst_followed()
+    if followed is None:
+        return _made_as(loader).__iter__(loader)  # type: ignore[no-any-return]
+    return followed.opened()  # type: ignore[no-any-return]
 
 
 def _handed_out(loader: Any) -> Iterator[Any]:
     """Of a loader that is handed to the Trainer: its batches, counted."""
+    followed: Followed | None = loader._burst_followed()
     make = partial(_made_as(loader).__iter__, loader)
-    return loader._burst_followed.handed_out(make)  # type: ignore[no-any-return]
+    return make() if followed is None else followed.handed_out(make)
 
 
 def _plain(loader: Any) -> Iterator[Any]:
     """Of a torch loader that is handed to the Trainer itself."""
-    followed: Followed = loader._burst_followed
+    followed: Followed | None = loader._burst_followed()
+    if followed is None:
+        return _made_as(loader).__iter__(loader)  # type: ignore[no-any-return]
     return followed.handed_out(followed.opened)
 
 
@@ -144,7 +151,9 @@ def _become(loader: Any, role: Callable[[Any], Iterator[Any]], followed: Followe
     # The Trainer and accelerate keep this very object, so it takes the role on instead of being
     # wrapped. Accelerate's name the torch loader's class as theirs: hence the long way.
     object.__dict__["__class__"].__set__(loader, _class(_made_as(loader), role))
-    loader.__dict__["_burst_followed"] = followed
+    # Weakly, as it holds the loader. Workers that nobody needs any more end when their loader is
+    # let go of: in a cycle their queues would be gone before them, and they wait for seconds.
+    loader.__dict__["_burst_followed"] = weakref.ref(followed)
 
 
 def _made_as(loader: Any) -> Any:
