@@ -15,7 +15,8 @@ from burst.harness.traces import failure_of
 
 
 def leave_well(session: Session, spec: LaunchSpec | None, outcome: Outcome) -> None:
-    """Make all reports durable and, from the first rank of every node, write the outcome.
+    """Make all reports durable and, from the first rank of every node, write the outcome. One that
+    says that this attempt was asked to leave stands, whatever else its programs say then.
 
     Raises:
         Unreachable: the last metrics could not be stored.
@@ -23,8 +24,14 @@ def leave_well(session: Session, spec: LaunchSpec | None, outcome: Outcome) -> N
     """
     session.close()
     leave_gang()
-    if spec is not None and session.distributed.local_rank == 0:
+    if spec is not None and session.distributed.local_rank == 0 and not has_left(spec):
         outcome.write(spec.path)
+
+
+def has_left(spec: LaunchSpec) -> bool:
+    """Whether this attempt has said that it left because it was asked to."""
+    said = Outcome.read(spec.path)
+    return said is not None and said.kind is ExitKind.DRAINED
 
 
 def leave_badly(session: Session | None, spec: LaunchSpec | None, error: BaseException) -> int:
@@ -36,7 +43,7 @@ def leave_badly(session: Session | None, spec: LaunchSpec | None, error: BaseExc
         with contextlib.suppress(Exception):
             session.engine.settle()
     status, kind = status_of(error)
-    if spec is None or status == 0:
+    if spec is None or status == 0 or (isinstance(error, SystemExit) and has_left(spec)):
         return status
     rank = session.distributed.rank if session is not None else 0
     note(spec, rank, error, status, kind)

@@ -139,6 +139,10 @@ def test_one_that_is_killed_or_interrupted_has_crashed(tmp_path: Path) -> None:
         "ending.begun()\nsys.exit(3)",
         "ending.completed()\nraise ValueError('there is no result')",
         "os._exit(9)",
+        "from burst.harness.leaving import leave_badly\n"
+        "leave_badly(None, read_launch(), SystemExit(75))",
+        "import burst.harness.core_api as api\n"
+        "api.leave_well(Session(), read_launch(), api.Outcome(kind=api.ExitKind.COMPLETED))",
         f"os.kill(os.getpid(), {int(signal.SIGKILL)})",
     ],
 )

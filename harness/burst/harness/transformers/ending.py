@@ -18,7 +18,7 @@ from typing import Any, NoReturn
 from burst.core.launch import COMMAND_VARIABLE, LaunchSpec, Outcome
 from burst.core.model import ExitKind
 from burst.harness.errors import TrialError
-from burst.harness.leaving import leave_badly, leave_well
+from burst.harness.leaving import has_left, leave_badly, leave_well
 from burst.harness.session import Session
 from burst.harness.traces import format_user_traceback
 
@@ -52,8 +52,7 @@ class Ending:
             SystemExit: an earlier program of the same command has left because it was asked to.
         """
         if self._spec is not None:
-            before = Outcome.read(self._spec.path)
-            if before is not None and before.kind is ExitKind.DRAINED:
+            if has_left(self._spec):
                 self._said = True
                 self.leave()
             (self._spec.path / "outcome.json").unlink(missing_ok=True)
