@@ -2,18 +2,24 @@
 
 from __future__ import annotations
 
+import functools
 import json
 import os
 import shutil
 import subprocess
 import sys
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from contextlib import closing
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from burst.core.checkpoints.format.manifest import Manifest
+from burst.core.model import Checkpoint, Experiment, Trial
+from burst.core.states import TrialState
+from burst.core.workspace import open_workspace
 from tests.exactness.support import EXAMPLES, Bench
 
 INTERRUPTED = '''
@@ -94,19 +100,25 @@ SCRIPTS = {
 }  # fmt: skip
 
 
-def alone(script: Script, folder: Path) -> Path:
-    """What the script leaves without burst, as `python train.py` runs it."""
-    code = script.copied(folder)
-    done = subprocess.run(
-        [sys.executable, *script.command],
-        cwd=code,
-        env={**os.environ, "OMP_NUM_THREADS": "1"},
-        capture_output=True,
-        text=True,
-        check=False,
-    )
-    assert done.returncode == 0, done.stdout[-3000:] + done.stderr[-6000:]
-    return code / "output"
+@pytest.fixture(scope="module")
+def alone(tmp_path_factory: pytest.TempPathFactory) -> Callable[[Script], Path]:
+    """Runs a script as `python train.py` does, once; gives the folder that it leaves."""
+
+    @functools.cache
+    def left(script: Script) -> Path:
+        code = script.copied(tmp_path_factory.mktemp("alone"))
+        done = subprocess.run(
+            [sys.executable, *script.command],
+            cwd=code,
+            env={**os.environ, "OMP_NUM_THREADS": "1"},
+            capture_output=True,
+            text=True,
+            check=False,
+        )
+        assert done.returncode == 0, done.stdout[-3000:] + done.stderr[-6000:]
+        return code / "output"
+
+    return left
 
 
 def history(left: Path) -> list[dict[str, Any]]:
@@ -134,13 +146,28 @@ def same_values(rows: Sequence[tuple[int, dict[str, float]]], told: list[dict[st
     return dict(rows) == at
 
 
+def newest(bench: Bench) -> tuple[Trial, Manifest]:
+    """The one trial of a bench, and what its newest checkpoint is made of."""
+    workspace = open_workspace(bench.environment, bench.code)
+    with closing(workspace.store):
+        (experiment,) = workspace.store.children(Experiment, "")
+        (trial,) = workspace.store.children(Trial, experiment.id)
+        record = workspace.store.get(Checkpoint, trial.checkpoint)
+        return trial, Manifest.decode(workspace.blobs.get(record.manifest))
+
+
+def written_by(manifest: Manifest) -> int:
+    """Bytes of tensors that this checkpoint wrote, and no earlier one had written."""
+    return sum(each.size for each in manifest.tensors if f"/{manifest.id}/" in each.key)
+
+
 @pytest.mark.slow
 @pytest.mark.parametrize("name", SCRIPTS)
 def test_a_script_that_is_paused_and_killed_ends_as_it_does_alone(
-    name: str, tmp_path: Path
+    name: str, alone: Callable[[Script], Path], tmp_path: Path
 ) -> None:
     script = SCRIPTS[name]
-    expected = alone(script, tmp_path / "alone")
+    expected = alone(script)
 
     folder = tmp_path / "burst"
     code = script.copied(folder, "lora.yaml" if name == "lora" else "exp.yaml")
@@ -158,13 +185,17 @@ def test_a_script_that_is_paused_and_killed_ends_as_it_does_alone(
     told = history(expected)
     assert same_values(logged(bench, "validation"), [r for r in told if "eval_loss" in r])
     assert same_values(logged(bench, "training"), [r for r in told if "eval_loss" not in r])
+    if name == "lora":
+        check_that_the_base_was_written_once(newest(bench)[1])
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("name", SCRIPTS)
-def test_a_script_that_loses_two_machines_ends_as_it_does_alone(name: str, tmp_path: Path) -> None:
+def test_a_script_that_loses_two_machines_ends_as_it_does_alone(
+    name: str, alone: Callable[[Script], Path], tmp_path: Path
+) -> None:
     script = SCRIPTS[name]
-    expected = alone(script, tmp_path / "alone")
+    expected = alone(script)
 
     folder = tmp_path / "burst"
     code = script.copied(folder, "lora.yaml" if name == "lora" else "exp.yaml")
@@ -180,3 +211,36 @@ def test_a_script_that_loses_two_machines_ends_as_it_does_alone(name: str, tmp_p
     assert (report["left"], report["unexplained"]) == ([], [])
     there = kept / "trials" / "t0000" / "checkpoint" / script.weights
     assert there.read_bytes() == (expected / script.weights).read_bytes()
+
+
+def check_that_the_base_was_written_once(manifest: Manifest) -> None:
+    """The model has 213,000 weights and 20,000 in adapters, which Adam has two more of each."""
+    total = sum(each.size for each in manifest.tensors)
+    assert total > 1_000_000
+    assert 0 < written_by(manifest) < 400_000
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    ("folder", "file", "metrics"),
+    [
+        ("hf_classifier", "trial.yaml", {"validation_loss", "accuracy"}),
+        ("hf_causal_lm", "trial.yaml", {"validation_loss", "perplexity"}),
+        ("hf_causal_lm", "lora_trial.yaml", {"validation_loss", "perplexity"}),
+    ],
+)
+def test_the_same_task_trains_as_a_trial(
+    folder: str, file: str, metrics: set[str], tmp_path: Path
+) -> None:
+    code = Script(folder, (), "", ()).copied(tmp_path)
+    bench = Bench(tmp_path / "home", code)
+    lengths = ["searcher.max_length=24ba", "validate.every=12ba", "checkpoints.every=12ba"]
+    bench.burst("run", file, "--follow", *(w for each in lengths for w in ("--set", each)))
+    trial, manifest = newest(bench)
+    assert trial.state is TrialState.COMPLETED
+    validations = logged(bench, "validation")
+    assert [at for at, _ in validations] == [12, 24]
+    assert all(set(row) == metrics for _, row in validations)
+    assert validations[1][1]["validation_loss"] < validations[0][1]["validation_loss"]
+    if file == "lora_trial.yaml":
+        check_that_the_base_was_written_once(manifest)
