@@ -21,7 +21,7 @@ class Pass:
         self.iteration = iteration
         self.consumed = 0
         self.ended = False
-        self.entry: Tree = None
+        self.entry: Entry | None = None
         """Where it can be gone on with, once it is over."""
         self.reading: Any = None
 
@@ -64,13 +64,14 @@ class Followed:
         if self._loaded is not None:
             return dict(self._loaded)
         now, ended = self._current, self.ended
+        entry = None if now is None or ended else self._entry(now)
         crew = self._source.crew() if ended else None
         return {
             "version": VERSION,
             "consumed": self.consumed,
             "iteration": 0 if now is None else now.iteration + ended,
             "private": self._generators.private(),
-            "entry": None if now is None or ended else self._entry(now),
+            "entry": None if entry is None else entry.tree(),
             "crew": None if crew is None else crew.tree(),
         }
 
@@ -145,18 +146,17 @@ class Followed:
         finally:
             now.ended = now.ended or self._is_at_end(now)
             if not now.ended:
-                now.entry = self._entry(now)
+                self._entry(now)
             now.reading = None  # and with it go its workers
             # Another pass may have been made within this one, as an evaluation does.
             if now in self._passes:
                 self._passes.remove(now)
                 self._current = self._passes[-1] if self._passes else now
 
-    def _entry(self, now: Pass) -> Tree:
-        if now.reading is None:
-            return now.entry
-        entry: Entry = now.reading.entry(now.consumed * max(self._source.ahead, 1))
-        return entry.tree()
+    def _entry(self, now: Pass) -> Entry | None:
+        if now.reading is not None:
+            now.entry = now.reading.entry(now.consumed * max(self._source.ahead, 1))
+        return now.entry
 
     def _is_at_end(self, now: Pass) -> bool:
         if now.reading is None:

@@ -20,6 +20,7 @@ from burst.harness.checkpoints.codec import rng
 from burst.harness.checkpoints.port import Tree
 
 _KINDS = (torch.Generator, np.random.Generator, np.random.RandomState, random.Random)
+_known: dict[type, bool] = {}
 _DEPTH = 4
 _MT19937_BYTES = 625 * 4
 _HEAD_BYTES = object.__basicsize__
@@ -81,7 +82,7 @@ class Generators:
             f"{path}.{name}": _state(value)
             for path, holder in self._holders
             for name, value in vars(holder).items()
-            if isinstance(value, _KINDS)
+            if _generates(type(value))
         }
 
     def put(self, snapshot: Snapshot) -> None:
@@ -98,7 +99,7 @@ class Generators:
             holder = self._found.get(at)
             if holder is None:
                 continue
-            if not isinstance(getattr(holder, name, None), _KINDS):
+            if not _generates(type(getattr(holder, name, None))):
                 setattr(holder, name, _fresh(state))
             if hasattr(holder, "_generator_pid"):
                 # transformers' collators make theirs anew in a process that did not make it.
@@ -243,9 +244,17 @@ def _within(part: Any) -> Iterator[tuple[str, Any]]:
             yield name, value
 
 
+def _generates(kind: type) -> bool:
+    """Whether it is a generator's class; asking torch's own takes a microsecond each time."""
+    known = _known.get(kind)
+    if known is None:
+        known = _known[kind] = issubclass(kind, _KINDS)
+    return known
+
+
 def _may_generate(attributes: Mapping[str, Any]) -> bool:
     return any(
-        isinstance(value, _KINDS) or (value is None and ("generator" in name or "rng" in name))
+        _generates(type(value)) or (value is None and ("generator" in name or "rng" in name))
         for name, value in attributes.items()
     )
 
