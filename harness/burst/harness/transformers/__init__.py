@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
-
+# Every Python program of a command imports this, and `typing` would be most of what that costs.
+TYPE_CHECKING = False
 if TYPE_CHECKING:
+    from typing import Any
+
     from burst.harness.transformers.callback import BurstCallback
 
 __all__ = ["BurstCallback"]
