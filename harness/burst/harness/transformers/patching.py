@@ -14,6 +14,7 @@ from typing import Any
 
 from burst.harness.errors import TrialError
 from burst.harness.transformers.attached import attach, attached_to, training_of
+from burst.harness.transformers.loading import followed_of
 from burst.harness.transformers.training import RESUMED
 
 _MARK = "_burst_replaced"
@@ -55,7 +56,9 @@ def _skipping(original: Callable[..., Any]) -> Callable[..., Any]:
 
     @functools.wraps(original)
     def skip_first_batches(dataloader: Any, num_batches: int = 0) -> Any:
-        if getattr(dataloader, "_burst_followed", None) is not None:
+        followed = followed_of(dataloader)
+        if followed is not None:
+            followed.skip(num_batches)
             return dataloader
         return original(dataloader, num_batches)
 

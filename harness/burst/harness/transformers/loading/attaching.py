@@ -106,6 +106,12 @@ def _unordered(loader: Any) -> str:
     )
 
 
+def followed_of(loader: Any) -> Followed | None:
+    """Who follows a loader, if anybody does."""
+    found = getattr(loader, "__dict__", {}).get("_burst_followed")
+    return None if found is None else found()
+
+
 def _ahead(loader: Any) -> int:
     """How many batches of the torch loader make one of accelerate's, which reads one ahead."""
     if not issubclass(type(loader), DataLoaderDispatcher) or loader.split_batches:

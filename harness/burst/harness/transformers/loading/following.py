@@ -8,7 +8,7 @@ from typing import Any
 from burst.core.units import counted
 from burst.harness.checkpoints.port import Tree
 from burst.harness.errors import TrialError
-from burst.harness.transformers.loading.books import Crew, Entry
+from burst.harness.transformers.loading.books import Crew, Entry, Mark
 from burst.harness.transformers.loading.generators import Generators
 
 VERSION = 1
@@ -44,6 +44,7 @@ class Followed:
         self._passes: list[Pass] = []
         self._current: Pass | None = None
         self._loaded: Tree = None
+        self._skip = 0
 
     @property
     def consumed(self) -> int:
@@ -95,6 +96,11 @@ class Followed:
         self._generators.put_private(state["private"])
         self._loaded = state
 
+    def skip(self, batches: int) -> None:
+        """Have the next pass leave out its first batches, as where the Trainer resumes by itself.
+        Nothing of that where `load_state` has said where to begin."""
+        self._skip = batches if self._loaded is None else 0
+
     def skip_rest(self) -> None:
         """Leave out what `load_state` has left of its epoch: the next pass has a beginning."""
         self._loaded = None
@@ -105,7 +111,12 @@ class Followed:
         if now is None or now.reading is not None:  # read past the loader that is followed
             return self._source.begin()
         loaded, self._loaded = self._loaded, None
-        if loaded is None or loaded["entry"] is None:
+        skip, self._skip = self._skip, 0
+        if skip:
+            mark = Mark(skip * max(self._source.ahead, 1), skip, None)
+            now.consumed = skip
+            now.reading = self._source.enter(Entry(self._generators.take(), None, mark))
+        elif loaded is None or loaded["entry"] is None:
             if loaded is not None and loaded["crew"] is not None:
                 self._source.adopt(Crew.of(loaded["crew"]))
             now.reading = self._source.begin()
