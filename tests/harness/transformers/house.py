@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
+import datasets
 import pytest
 import torch
 import transformers
@@ -34,9 +35,10 @@ TIMINGS = ("runtime", "per_second")
 class Rows(torch.utils.data.Dataset[Any]):
     """Token ids that depend on the row; `noisy` ones on the random generators, too."""
 
-    def __init__(self, rows: int = 22, *, noisy: bool = False) -> None:
+    def __init__(self, rows: int = 22, *, noisy: bool = False, ragged: bool = True) -> None:
         self.rows = rows
         self.noisy = noisy
+        self.ragged = ragged
         self.read = 0
 
     def __len__(self) -> int:
@@ -47,10 +49,37 @@ class Rows(torch.utils.data.Dataset[Any]):
             raise IndexError(index)
         self.read += 1
         generator = torch.Generator().manual_seed(index)
-        ids = torch.randint(1, 60, (4 + index % 3,), generator=generator)
+        ids = torch.randint(1, 60, (4 + index % 3 * self.ragged,), generator=generator)
         if self.noisy:
             ids = (ids + torch.randint(0, 60, ids.shape)) % 60 + 1
         return {"input_ids": ids, "labels": int(ids[0] > 30)}
+
+
+class Stream(torch.utils.data.IterableDataset[Any]):
+    """Rows in their order, and no way to begin in the middle."""
+
+    def __init__(self, *, noisy: bool = False, ragged: bool = True) -> None:
+        self.rows = Rows(noisy=noisy, ragged=ragged)
+
+    def __iter__(self) -> Iterator[dict[str, Any]]:
+        return (self.rows[index] for index in range(len(self.rows)))
+
+
+def hub_stream(*, noisy: bool = False, ragged: bool = True) -> Any:
+    """A stream of Hugging Face's, of two shards, that tells its place."""
+    rows = Rows(ragged=ragged)
+
+    def read(shards: list[int]) -> Iterator[dict[str, Any]]:
+        for shard in shards:
+            for index in range(shard, len(rows), 2):
+                yield {**rows[index], "input_ids": rows[index]["input_ids"].tolist()}
+
+    def noise(row: dict[str, Any]) -> dict[str, Any]:
+        ids = torch.as_tensor(row["input_ids"])
+        return {"input_ids": ((ids + torch.randint(0, 60, ids.shape)) % 60 + 1).tolist()}
+
+    stream = datasets.IterableDataset.from_generator(read, gen_kwargs={"shards": [0, 1]})
+    return stream.map(noise if noisy else None)
 
 
 def padded(rows: list[dict[str, Any]]) -> dict[str, torch.Tensor]:

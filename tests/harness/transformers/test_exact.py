@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-import datasets
+import peft
 import pytest
 import torch
 from transformers import EarlyStoppingCallback, Trainer, TrainerCallback
@@ -15,10 +14,12 @@ from tests.harness.transformers.house import (
     TIMINGS,
     House,
     Make,
-    Rows,
+    Stream,
     alone,
+    classifier,
     differing,
     everything,
+    hub_stream,
     script,
 )
 
@@ -70,6 +71,27 @@ def test_so_it_is_whatever_its_arguments_are(
     check(tmp_path, monkeypatch, script(**way), stops)
 
 
+def adapted() -> Any:
+    config = peft.LoraConfig(r=2, target_modules=["query"], lora_dropout=0.3, task_type="SEQ_CLS")
+    return peft.get_peft_model(classifier(), config)
+
+
+KINDS: dict[str, dict[str, Any]] = {
+    "adapters": {"model": adapted},
+    "bfloat16": {"model": lambda: classifier().to(torch.bfloat16)},
+    "autocast": {"bf16": True},
+    "recomputing": {"activation_checkpointing": True},
+}
+
+
+@pytest.mark.filterwarnings("ignore::FutureWarning")  # peft asks under the older name
+@pytest.mark.parametrize("kind", KINDS.values(), ids=KINDS)
+def test_so_it_is_whatever_the_model_is(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, kind: dict[str, Any]
+) -> None:
+    check(tmp_path, monkeypatch, script(**kind), [5, 8])
+
+
 @pytest.mark.parametrize("way", ["noisy", "accumulating"])
 def test_a_training_that_was_killed_goes_on_from_its_newest_checkpoint(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, way: str
@@ -92,32 +114,6 @@ def test_so_it_is_with_data_from_worker_processes(
 ) -> None:
     workers = {"dataloader_num_workers": 2, "dataloader_persistent_workers": persistent}
     check(tmp_path, monkeypatch, script(noisy=True, **workers), [2, 9])
-
-
-class Stream(torch.utils.data.IterableDataset[Any]):
-    """Rows in their order, and no way to begin in the middle."""
-
-    def __init__(self, *, noisy: bool = False) -> None:
-        self.rows = Rows(noisy=noisy)
-
-    def __iter__(self) -> Iterator[dict[str, Any]]:
-        return (self.rows[index] for index in range(len(self.rows)))
-
-
-def hub_stream(*, noisy: bool = False) -> Any:
-    rows = Rows()
-
-    def read(shards: list[int]) -> Iterator[dict[str, Any]]:
-        for shard in shards:
-            for index in range(shard, len(rows), 2):
-                yield {**rows[index], "input_ids": rows[index]["input_ids"].tolist()}
-
-    def noise(row: dict[str, Any]) -> dict[str, Any]:
-        ids = torch.as_tensor(row["input_ids"])
-        return {"input_ids": ((ids + torch.randint(0, 60, ids.shape)) % 60 + 1).tolist()}
-
-    stream = datasets.IterableDataset.from_generator(read, gen_kwargs={"shards": [0, 1]})
-    return stream.map(noise if noisy else None)
 
 
 @pytest.mark.parametrize("stream", [Stream, hub_stream])

@@ -1,4 +1,4 @@
-"""A Trainer over two ranks, in real processes, ends as under torchrun, however often it is left."""
+"""A Trainer over two ranks, in real processes, ends as under torchrun, whenever it is left."""
 
 from __future__ import annotations
 
@@ -17,7 +17,9 @@ SCRIPT = """
 import os, sys
 from pathlib import Path
 from transformers import TrainerCallback
-from tests.harness.transformers.house import Rows, arguments, classifier, padded
+from tests.harness.transformers.house import (
+    Rows, Stream, arguments, classifier, hub_stream, padded,
+)
 from transformers import Trainer, set_seed
 
 class Asks(TrainerCallback):
@@ -33,10 +35,11 @@ class Asks(TrainerCallback):
 
 set_seed(7)
 model = classifier()
-{wrap}
+args = arguments(Path("out"), **{changes!r})
+{first}
 trainer = Trainer(
-    model=model, args=arguments(Path("out"), **{changes!r}), data_collator=padded,
-    train_dataset=Rows(noisy=True), eval_dataset=Rows(9), callbacks=[Asks()],
+    model=model, args=args, data_collator=padded,
+    train_dataset={data}, eval_dataset=Rows(9), callbacks=[Asks()],
 )
 trainer.train()
 trainer.save_model(os.environ["RESULT"])
@@ -44,8 +47,18 @@ print("log", [round(row["loss"], 6) for row in trainer.state.log_history if "los
 """
 
 
-def script(stops: list[int], wrap: str = "", **changes: Any) -> str:
-    return SCRIPT.format(stops=set(stops) or {-1}, changes=changes, wrap=wrap)
+SHARDED = """
+from accelerate import PartialState
+from accelerate.utils import DistributedType
+args.device  # accelerate shards on GPUs only, and is told here that these are such
+PartialState._shared_state["distributed_type"] = DistributedType.MULTI_GPU
+"""
+
+
+def script(
+    stops: list[int], first: str = "", data: str = "Rows(noisy=True)", **changes: Any
+) -> str:
+    return SCRIPT.format(stops=set(stops), changes=changes, first=first, data=data)
 
 
 def environment(result: Path) -> dict[str, str]:
@@ -69,22 +82,44 @@ def alone(folder: Path, code: str, ranks: int) -> bytes:
     return (folder / "result" / "model.safetensors").read_bytes()
 
 
+def left_and_gone_on(folder: Path, monkeypatch: pytest.MonkeyPatch, code: str) -> bytes:
+    for name, value in environment(folder / "result").items():
+        monkeypatch.setenv(name, value)
+    searcher = {"name": "single", "metric": "eval_loss"}
+    site = Site(folder, code, ["python", "train.py"], searcher=searcher)
+    ends = [site.run(ranks=2) for _ in range(3)]
+    assert [end.status for end in ends] == [0, 0, 0], ends[0].logs
+    kinds = [end.outcome.kind for end in ends if end.outcome is not None]
+    assert kinds == [ExitKind.DRAINED] * 2 + [ExitKind.COMPLETED]
+    return (folder / "result" / "model.safetensors").read_bytes()
+
+
 @pytest.mark.slow
 def test_two_ranks_that_were_left_end_as_under_torchrun(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     code = script([2, 6])
-    for name, value in environment(tmp_path / "result").items():
-        monkeypatch.setenv(name, value)
-    site = Site(
-        tmp_path,
-        code,
-        ["python", "train.py"],
-        searcher={"name": "single", "metric": "eval_loss"},
-    )
-    ends = [site.run(ranks=2) for _ in range(3)]
-    assert [end.status for end in ends] == [0, 0, 0], ends[0].logs
-    kinds = [end.outcome.kind for end in ends if end.outcome is not None]
-    assert kinds == [ExitKind.DRAINED] * 2 + [ExitKind.COMPLETED]
-    found = (tmp_path / "result" / "model.safetensors").read_bytes()
+    found = left_and_gone_on(tmp_path, monkeypatch, code)
+    assert found == alone(tmp_path / "alone", code, 2)
+
+
+@pytest.mark.slow
+def test_so_do_two_ranks_that_share_a_model_by_fsdp(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    config = {"version": 2, "transformer_layer_cls_to_wrap": ["BertLayer"]}
+    config["state_dict_type"] = "FULL_STATE_DICT"
+    code = script([2, 6], SHARDED, fsdp=True, fsdp_config=config, max_steps=8)
+    found = left_and_gone_on(tmp_path, monkeypatch, code)
+    assert found == alone(tmp_path / "alone", code, 2)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("stream", ["Stream", "hub_stream"])
+def test_so_do_two_ranks_of_which_one_reads_a_stream_for_both(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, stream: str
+) -> None:
+    data = f"{stream}(noisy=True, ragged=False)"
+    code = script([2, 5], data=data, max_steps=7, dataloader_drop_last=True)
+    found = left_and_gone_on(tmp_path, monkeypatch, code)
     assert found == alone(tmp_path / "alone", code, 2)
