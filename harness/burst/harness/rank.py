@@ -14,6 +14,7 @@ from burst.core.errors import UsageError
 from burst.core.launch import COMMAND_VARIABLE, LaunchSpec, names_class, read_launch
 from burst.harness.errors import TrialError
 from burst.harness.leaving import note, status_of
+from burst.harness.loading import loading
 from burst.harness.process import Terminated, die_with_parent, write_output_to
 from burst.harness.traces import format_user_traceback
 
@@ -46,7 +47,8 @@ def main() -> int:
 def _run_trial(spec: LaunchSpec, rank: int) -> None:
     terminated = Terminated(lambda: others_failed(spec, rank))
     sys.path.insert(0, str(spec.path / "code"))
-    from burst.harness.trial.run import run_trial
+    with loading():
+        from burst.harness.trial.run import run_trial
 
     try:
         run_trial(spec, lambda: terminated.asked)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import replace
+from importlib import import_module
 
 from burst.core.config.experiment import ExperimentConfig
 from burst.core.launch import LaunchSpec, Outcome
@@ -12,6 +13,7 @@ from burst.harness.connect import asked_by, launch_link, meet, open_engine, open
 from burst.harness.distributed import Place
 from burst.harness.entrypoint import resolve
 from burst.harness.leaving import leave_badly, leave_well
+from burst.harness.loading import loading
 from burst.harness.session import Session
 from burst.harness.settings import device_of, max_length, needs_metric
 from burst.harness.trial.context import PyTorchTrialContext, Setting
@@ -32,6 +34,8 @@ def run_trial(spec: LaunchSpec, terminated: Callable[[], bool]) -> None:
     trial_class = resolve(str(config.entrypoint), spec.path / "code")
     evaluates_batches(trial_class)
     max_length(config)
+    with loading():
+        import_module("torch._dynamo")  # every optimizer does so at its first step
     session = connect(spec, config, terminated)
     try:
         outcome = train(spec, config, trial_class, session)
