@@ -23,10 +23,14 @@ def settle_trial(
 ) -> list[Write]:
     """The writes that bring `trial` to `to`, by way of stopping where the table asks for it.
 
-    At a terminal state the experiment takes note of it, for its searcher; `how` is the word for
-    it, by default the state's own.
+    What the trial has for the searcher goes to the experiment's book, and at a terminal state the
+    end after it; `how` is the word for it, by default the state's own.
     """
     writes: list[Write] = []
+    searching = experiment.state is not ExperimentState.STOPPING
+    before = book = Book.of(experiment)
+    if trial.untold:
+        book, trial = book.hear(trial) if searching else book, Book.heard(trial)
     via_stopping = to in (TrialState.STOPPED, TrialState.CANCELLED)
     if trial.state is TrialState.RUNNING and via_stopping:
         trial, event = move(trial, TrialState.STOPPING, reason, now, experiment=trial.experiment)
@@ -35,7 +39,7 @@ def settle_trial(
     trial, event = move(trial, to, reason, now, experiment=trial.experiment, **{**over, **fields})
     writes += [event, Put(trial)]
     if is_terminal(to):
-        searching = experiment.state is not ExperimentState.STOPPING
-        book = Book.of(experiment).close(trial.request, how or to.value, tell=searching)
+        book = book.close(trial.request, how or to.value, tell=searching)
+    if book != before:
         writes.append(Put(experiment.model_copy(update={"search": book.written()})))
     return writes

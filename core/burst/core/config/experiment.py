@@ -89,13 +89,13 @@ class RandomSearcher(SearcherBase):
 
 class AshaSearcher(SearcherBase):
     name: Literal["asha"] = "asha"
-    num_rungs: int = Field(ge=1)
+    num_rungs: int = Field(ge=1, le=30)
     max_trials: int = Field(ge=1)
     time_metric: str | None = None
     """A metric that the code reports and that counts time; replaces `max_length`."""
     max_time: int | None = Field(default=None, ge=1)
     """The top rung in `time_metric`."""
-    divisor: float = Field(default=4.0, gt=1)
+    divisor: float = Field(default=4.0, gt=1, le=1000)
     max_concurrent_trials: int = Field(default=16, ge=0)
     promote: bool = False
     """Pause at each rung and resume the best, instead of stopping the worst."""
@@ -107,9 +107,9 @@ class AdaptiveAshaSearcher(SearcherBase):
     time_metric: str | None = None
     max_time: int | None = Field(default=None, ge=1)
     mode: Literal["aggressive", "standard", "conservative"] = "standard"
-    divisor: float = Field(default=4.0, gt=1)
+    divisor: float = Field(default=4.0, gt=1, le=1000)
     max_rungs: int = Field(default=5, ge=1)
-    bracket_rungs: tuple[int, ...] = ()
+    bracket_rungs: tuple[Annotated[int, Field(ge=1, le=30)], ...] = ()
     """Replaces what `mode` would choose."""
     max_concurrent_trials: int = Field(default=16, ge=0)
     promote: bool = False

@@ -15,10 +15,6 @@ def _set(_: Any) -> bool:
     return True
 
 
-def _halving(value: Any) -> bool:
-    return value in ("asha", "adaptive_asha")
-
-
 def _in_the_cloud(value: Any) -> bool:
     return any(not source.startswith("env:") for source in value.values())
 
@@ -37,7 +33,6 @@ UNACTED: Mapping[str, Callable[[Any], bool]] = {
     "resources.shm_size": _set,
     "resources.weight": _set,
     "retention.log_days": _set,
-    "searcher.name": _halving,
     "slurm": _set,
 }
 
@@ -56,4 +51,4 @@ def _asked(config: ExperimentConfig, path: str, matters: Callable[[Any], bool]) 
         section = getattr(section, name)
     value = getattr(section, last)
     default = type(section).model_fields[last].get_default(call_default_factory=True)
-    return (path == "searcher.name" or value != default) and matters(value)
+    return bool(value != default) and matters(value)

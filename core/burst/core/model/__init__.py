@@ -31,7 +31,16 @@ from burst.core.model.results import (
     MetricRow,
     Model,
 )
-from burst.core.model.work import Code, Experiment, Failure, Key, Lengths, MetricPoint, Trial
+from burst.core.model.work import (
+    Code,
+    Experiment,
+    Failure,
+    Judged,
+    Key,
+    Lengths,
+    MetricPoint,
+    Trial,
+)
 
 __all__ = [
     "RECORDS",
@@ -48,6 +57,7 @@ __all__ = [
     "Failure",
     "Family",
     "Json",
+    "Judged",
     "Key",
     "Lease",
     "Lengths",

@@ -80,6 +80,15 @@ class MetricPoint(Part):
     at: float
 
 
+class Judged(Part):
+    """A validation as a searcher looks at it."""
+
+    batches: int
+    length: float
+    """How far the trial was, in what the search counts in."""
+    metric: float
+
+
 class Failure(Part):
     """The first error of an attempt, as the user should see it."""
 
@@ -136,7 +145,15 @@ class Trial(Record, Stateful):
     best: MetricPoint | None = None
     """The best validation by the searcher's metric."""
     validations: int = 0
-    """Validations reported, counted by the harness, so that the searcher misses none."""
+    """Validations reported, counted by the harness, so that who follows misses none."""
+    untold: tuple[Judged, ...] = ()
+    """Validations on their way to the searcher, oldest first, where it wants them. Reconcile moves
+    them to the experiment's book in one commit, so that each is told once."""
+    judged: int = 0
+    """How many validations were put on that way so far."""
+    judged_to: int = -1
+    """Batches of the newest of them. What an attempt that trains again reports up to there has
+    been told."""
     checkpoint: str = ""
     """The newest durable checkpoint's id."""
     checkpoint_at: float | None = None

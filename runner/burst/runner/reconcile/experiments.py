@@ -27,6 +27,9 @@ from burst.runner.transitions import move
 log = logging.getLogger(__name__)
 
 _ACTIONS_A_COMMIT = 40
+_TRIALS_A_COMMIT = 40
+_INBOX = 500
+"""Events in the book from which on validations stay in the trials' records."""
 _FAIR = ("completed", "stopped")
 
 Ending = Literal["completed", "cancelled", "failed"]
@@ -40,19 +43,43 @@ def reconcile_experiments(ctx: Context, view: View) -> float | None:
     for experiment in view.experiments:
         live = trials.get(experiment.id, [])
         ctx.attempt(partial(enforce, ctx.store, experiment, live, ctx.clock))
-        ctx.attempt(partial(_step, ctx, experiment))
+        ctx.attempt(partial(_step, ctx, experiment, live))
     return None
 
 
-def _step(ctx: Context, experiment: Experiment) -> None:
+def _step(ctx: Context, experiment: Experiment, live: Sequence[Trial]) -> None:
     book = Book.of(experiment)
     if experiment.state is ExperimentState.STOPPING:
         if book.ended >= experiment.trials:
             _end(ctx, experiment, experiment.ending or "cancelled", experiment.reason)
+    elif (speaking := [trial for trial in live if trial.untold]) and len(book.inbox) < _INBOX:
+        _hear(ctx, experiment, book, speaking[:_TRIALS_A_COMMIT])
     elif book.inbox:
-        _take_in(ctx, experiment, book)
+        _take_in(ctx, experiment, book, live)
     elif book.shut and book.ended >= experiment.trials:
-        _end(ctx, experiment, *verdict(book))
+        _end(ctx, experiment, *_verdict(ctx, experiment, book))
+
+
+def _hear(ctx: Context, experiment: Experiment, book: Book, speaking: Sequence[Trial]) -> None:
+    """Bring validations from the trials' records to the book, as many as it has room for."""
+    heard: list[Write] = []
+    for trial in speaking:
+        if len(book.inbox) < _INBOX:
+            book = book.hear(trial)
+            heard.append(Put(Book.heard(trial)))
+    ctx.commit(Put(experiment.model_copy(update={"search": book.written()})), *heard)
+
+
+def _verdict(ctx: Context, experiment: Experiment, book: Book) -> tuple[Ending, Reason]:
+    """How it ended; where a whole search failed, with what the first of its trials said."""
+    ending, reason = verdict(book)
+    if ending == "failed" and book.ended > 1:
+        trials = ctx.store.children(Trial, experiment.id, limit=_TRIALS_A_COMMIT)
+        said = [each.reason.text for each in trials if each.state is TrialState.FAILED]
+        if said:
+            text = f"{reason.text}; the first says: {said[0]}"
+            reason = reason.model_copy(update={"text": text})
+    return ending, reason
 
 
 def verdict(book: Book) -> tuple[Ending, Reason]:
@@ -68,15 +95,19 @@ def verdict(book: Book) -> tuple[Ending, Reason]:
     return "failed", Reason(code="failed", text="no trial succeeded")
 
 
-def _take_in(ctx: Context, experiment: Experiment, book: Book) -> None:
-    """Ask the searcher about the oldest event and carry out its next actions, in one commit."""
+def _take_in(ctx: Context, experiment: Experiment, book: Book, live: Sequence[Trial]) -> None:
+    """Ask the searcher about the oldest events, up to the first that it answers with actions, and
+    carry out the next of those, in one commit."""
     config = config_of(experiment)
     searcher = make_searcher(config)
     state, actions = searcher.on_event(book.state, book.inbox[0].to_event())
+    while not actions and len(book.inbox) > 1:
+        book = book.model_copy(update={"state": state, "inbox": book.inbox[1:]})
+        state, actions = searcher.on_event(book.state, book.inbox[0].to_event())
     chunk = actions[book.made : book.made + _ACTIONS_A_COMMIT]
     stops = [action for action in chunk if isinstance(action, StopTrial)]
     if stops:
-        _stop(ctx, experiment, stops)
+        _stop(ctx, experiment, stops, live)
     made = book.made + len(chunk)
     book = _noting(book.model_copy(update={"made": made}), chunk)
     if made >= len(actions):
@@ -130,16 +161,20 @@ def _created(
     return [Put(trial), Append(event)]
 
 
-def _stop(ctx: Context, experiment: Experiment, stops: Sequence[StopTrial]) -> None:
-    wanted = {stop.request for stop in stops}
-    reason = Reason(code="searcher", text="the searcher has seen enough of it")
-    for trial in ctx.store.children(Trial, experiment.id):
-        if trial.request in wanted and not is_terminal(trial.state):
-            if trial.wanted is TrialState.STOPPED:
-                continue
-            ctx.attempt(
-                partial(end_trial, ctx.store, trial.id, DrainCause.STOP, reason, ctx.clock)
-            )
+def _stop(
+    ctx: Context, experiment: Experiment, stops: Sequence[StopTrial], live: Sequence[Trial]
+) -> None:
+    """Have trials drain for good. One that waits or is paused ends at once."""
+    wanted = {stop.request: stop.why for stop in stops}
+    found = [trial for trial in live if trial.request in wanted]
+    if len(found) < len(wanted):  # a paused trial is not live
+        everyone = ctx.store.children(Trial, experiment.id)
+        found = [trial for trial in everyone if trial.request in wanted]
+    for trial in found:
+        if is_terminal(trial.state) or trial.wanted is TrialState.STOPPED:
+            continue
+        reason = Reason(code="searcher", text=wanted[trial.request])
+        ctx.attempt(partial(end_trial, ctx.store, trial.id, DrainCause.STOP, reason, ctx.clock))
 
 
 def _end(ctx: Context, experiment: Experiment, ending: Ending, reason: Reason) -> None:

@@ -1,9 +1,9 @@
 """What an experiment's record keeps of its search: `Experiment.search`, read and written whole.
 
 Events wait here until the searcher has taken them in. They come in the commit of what they tell of
-(a trial that closed), so none is missed and none counts twice. An event whose actions do not fit
-into one commit is worked off in several: the searcher is pure, so asking it again gives the same
-actions, and `made` says how many of them are done.
+(a trial that closed, validations that leave its record), so none is missed and none counts twice.
+An event whose actions do not fit into one commit is worked off in several: the searcher is pure,
+so asking it again gives the same actions, and `made` says how many of them are done.
 """
 
 from __future__ import annotations
@@ -13,8 +13,7 @@ from typing import Literal
 
 from pydantic import BaseModel, ConfigDict
 
-from burst.core.length import Length
-from burst.core.model import Experiment, Json
+from burst.core.model import Experiment, Json, Trial
 from burst.runner.search.port import Closed, SearchEvent, Started, Validated
 
 
@@ -27,11 +26,11 @@ class Entry(BaseModel):
     request: str = ""
     how: str = ""
     number: int = 0
-    length: Length | None = None
+    length: float = 0.0
     metric: float = 0.0
 
     def to_event(self) -> SearchEvent:
-        if self.event == "validated" and self.length is not None:
+        if self.event == "validated":
             return Validated(self.request, self.number, self.length, self.metric)
         return Closed(self.request, self.how) if self.event == "closed" else Started()
 
@@ -61,6 +60,11 @@ class Book(BaseModel):
         """The book of an experiment that was just submitted."""
         return cls(inbox=(Entry(event="started"),))
 
+    @staticmethod
+    def heard(trial: Trial) -> Trial:
+        """The trial once its validations are in the book."""
+        return trial.model_copy(update={"untold": ()})
+
     @property
     def ended(self) -> int:
         return sum(self.closed.values())
@@ -71,6 +75,22 @@ class Book(BaseModel):
         closed = {**self.closed, how: self.closed.get(how, 0) + 1}
         inbox = (*self.inbox, entry) if tell else self.inbox
         return self.model_copy(update={"inbox": inbox, "closed": closed})
+
+    def hear(self, trial: Trial) -> Book:
+        """With the validations that the trial has for the searcher. The trial's record without
+        them (`heard`) belongs into the same commit, so that each is told once."""
+        first = trial.judged - len(trial.untold) + 1
+        entries = (
+            Entry(
+                event="validated",
+                request=trial.request,
+                number=number,
+                length=each.length,
+                metric=each.metric,
+            )
+            for number, each in enumerate(trial.untold, start=first)
+        )
+        return self.model_copy(update={"inbox": (*self.inbox, *entries)})
 
     def written(self) -> dict[str, Json]:
         return self.model_dump(mode="json")

@@ -11,7 +11,6 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Protocol
 
-from burst.core.length import Length
 from burst.core.model import Json
 
 
@@ -26,7 +25,8 @@ class Validated:
 
     request: str
     number: int
-    length: Length
+    length: float
+    """How far the trial was, in what the search counts in (`burst.core.config.halving`)."""
     metric: float
 
 
@@ -54,6 +54,8 @@ class StopTrial:
     """Drain the trial for good; it has had its share. Idempotent."""
 
     request: str
+    why: str = "the searcher has seen enough of it"
+    """In words, for people."""
 
 
 @dataclass(frozen=True)
