@@ -7,8 +7,10 @@ from typing import Any
 
 import pytest
 import torch
-from transformers import Trainer, TrainerCallback
+from transformers import Trainer, TrainerCallback, TrainerState
 
+from burst.core.blobs import open_blobs
+from burst.core.checkpoints.exchange.download import download
 from burst.core.errors import ConfigError
 from burst.harness.transformers import BurstCallback, connection
 from tests.harness.transformers.house import (
@@ -22,6 +24,7 @@ from tests.harness.transformers.house import (
     everything,
     padded,
     script,
+    untimed,
 )
 
 
@@ -237,3 +240,19 @@ def test_a_script_by_itself_goes_on_from_the_folder_that_its_callback_names(
 def test_without_an_experiment_and_a_folder_nothing_is_attached(tmp_path: Path) -> None:
     trainer = alone(script(callbacks=lambda: [BurstCallback()]), tmp_path / "alone")
     assert "_burst" not in vars(trainer)
+
+
+def test_a_checkpoint_is_handed_out_as_the_trainer_would_have_written_it(
+    tmp_path: Path, house: House
+) -> None:
+    trainer = house.attempt(script())
+    last = max(house.checkpoints(), key=lambda each: each.batches)
+    blobs = open_blobs(f"file://{tmp_path}/blobs")
+    download(blobs, last, tmp_path / "handed")
+    trainer.save_model(str(tmp_path / "own"))
+    name = "model.safetensors"
+    assert (tmp_path / "handed" / name).read_bytes() == (tmp_path / "own" / name).read_bytes()
+    state = TrainerState.load_from_json(str(tmp_path / "handed" / "trainer_state.json"))
+    assert [untimed(row) for row in state.log_history if "loss" in row] == [
+        untimed(row) for row in trainer.state.log_history if "loss" in row
+    ]

@@ -18,7 +18,7 @@ import os, sys
 from pathlib import Path
 from transformers import TrainerCallback
 from tests.harness.transformers.house import (
-    Rows, Stream, arguments, classifier, hub_stream, padded,
+    Rows, arguments, classifier, hub_stream, padded,
 )
 from transformers import Trainer, set_seed
 
@@ -115,11 +115,10 @@ def test_so_do_two_ranks_that_share_a_model_by_fsdp(
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("stream", ["Stream", "hub_stream"])
 def test_so_do_two_ranks_of_which_one_reads_a_stream_for_both(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, stream: str
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    data = f"{stream}(noisy=True, ragged=False)"
+    data = "hub_stream(noisy=True, ragged=False)"
     code = script([2, 5], data=data, max_steps=7, dataloader_drop_last=True)
     found = left_and_gone_on(tmp_path, monkeypatch, code)
     assert found == alone(tmp_path / "alone", code, 2)

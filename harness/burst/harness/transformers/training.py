@@ -11,6 +11,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import Any
 
+from burst.core.checkpoints.exchange.trainer_state import KEPT_AS
 from burst.core.errors import BurstError
 from burst.core.model import Lengths
 from burst.harness import envelope
@@ -83,7 +84,7 @@ class Training:
         self._parts = Parts(trainer, session.distributed)
         self._memory = TrainerMemory(trainer)
         self._sums = RankSums(trainer)
-        callbacks, best = {"trainer": self._memory}, BestFolder(trainer)
+        callbacks, best = {KEPT_AS: self._memory}, BestFolder(trainer)
         self._state = TrainerState(self._parts, callbacks, self._sums, self._followed, best=best)
         self._keeper = Keeper(self._state, session, self._surroundings(), terms.start)
         self._saves = Saves(session, self._keeper, self._schedule(), self._lengths)
@@ -159,6 +160,7 @@ class Training:
 
     def _begin(self) -> None:
         self._begun = True
+        self._guard_scale()
         self._saves.start(int(self._trainer.state.global_step))
 
     def _go_on(self, given: Mapping[str, Any]) -> bool:

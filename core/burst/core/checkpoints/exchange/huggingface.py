@@ -20,6 +20,7 @@ from burst.core.checkpoints.exchange.handed import (
     handed_out,
     tokenizer_texts,
 )
+from burst.core.checkpoints.exchange.trainer_state import trainer_texts
 from burst.core.checkpoints.format.boxes import Box
 from burst.core.checkpoints.format.state_file import StateFile, TensorRef
 from burst.core.checkpoints.format.tensorfile import entry_of, lay_out_as_library
@@ -85,7 +86,7 @@ def plan(shared: StateFile, shard_bytes: int = SHARD_BYTES, *, base: bool = True
         base: whether the models that adapters adapt are among them.
     """
     outputs: list[Output] = []
-    texts: dict[str, bytes | int] = tokenizer_texts(shared.tree)
+    texts: dict[str, bytes | int] = tokenizer_texts(shared.tree) | trainer_texts(shared.tree)
     adapted: dict[str, str] = {}
     for model in handed_out(shared):
         if model.base and not base:
