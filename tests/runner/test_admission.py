@@ -81,8 +81,8 @@ def test_max_slots_below_one_trial_is_a_mistake_of_the_file() -> None:
 
 def test_a_searcher_for_later_is_refused_and_other_problems_are_told_too() -> None:
     error = refused(
-        searcher={"name": "asha", "num_rungs": 1, "max_trials": 1, "max_time": 1},
+        searcher={"name": "asha", "num_rungs": 1, "max_trials": 1, "max_time": 1, "promote": True},
         resources={"slots_per_trial": 12},
     )
-    assert "'asha' is not acted on yet" in error.what
+    assert "`searcher.promote` of 'asha' is not acted on yet" in error.what
     assert "also: a trial of 12 slots can never run" in error.why

@@ -13,7 +13,7 @@ from typing import Any
 from burst.cli import reading
 from burst.cli.encoding import event_json, metric_row_json, reason_json
 from burst.cli.reading import Picture
-from burst.core.metrics import merge
+from burst.core.metrics import VALIDATED, merge
 from burst.core.model import Event, Experiment, Trial
 from burst.core.states import ExperimentState, TrialState, is_terminal
 from burst.core.store.port import Store
@@ -79,7 +79,7 @@ class Follower:
 
     def _look(self, now: float) -> list[Happening]:
         attaching = self.picture is None and bool(self.cursor)
-        happened = [_event(event) for event in self._events()]
+        happened = [_event(each) for each in self._events() if each.name != VALIDATED]
         if self.picture is None:
             self.picture = reading.picture(self.store, self.experiment, now)
         else:

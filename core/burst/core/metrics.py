@@ -9,6 +9,8 @@ from burst.core.model import MetricChunk, MetricRow
 HARDWARE = "hardware"
 """The group of samples that the agent takes by the clock. They tell of the machine, not of the
 training, so all of them stand, in the order of time."""
+VALIDATED = "trial.validated"
+"""The event of a validation that a searcher waits for. It wakes runners; the metrics tell more."""
 
 
 def merge(chunks: Iterable[MetricChunk]) -> dict[str, list[MetricRow]]:

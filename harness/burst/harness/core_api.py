@@ -51,19 +51,26 @@ from burst.harness.keeping import KEEP
 from burst.harness.leaving import leave_badly, leave_well
 from burst.harness.process import Terminated
 from burst.harness.rank import others_failed
+from burst.harness.searching import Search
 from burst.harness.session import Session
-from burst.harness.settings import device_of, max_length
+from burst.harness.settings import device_of, max_length, needs_metric
+from burst.harness.trial.goal import Goal, tell_missing
 from burst.harness.values import to_floats
 
 
 class TrainApi:
     """`context.train`: metrics and progress. Only what rank 0 reports counts; others may call."""
 
-    def __init__(self, session: Session, metric: str, smaller_is_better: bool) -> None:
+    def __init__(self, session: Session, goal: Goal) -> None:
         self._session = session
+        self._goal = goal
         self._batches = 0
-        session.progress.metric = metric
-        session.progress.smaller_is_better = smaller_is_better
+        self.epoch: int | None = None
+        """Batches in an epoch, once the script has said so."""
+        self.batch: int | None = None
+        """Records in a batch, the same."""
+        session.progress.metric = goal.metric
+        session.progress.smaller_is_better = goal.smaller_is_better
 
     def report_training_metrics(
         self, steps_completed: int, metrics: Mapping[str, Any], batch_metrics: Any = None
@@ -82,13 +89,20 @@ class TrainApi:
         self.report_metrics("validation", steps_completed, metrics)
 
     def report_metrics(self, group: str, steps_completed: int, metrics: Mapping[str, Any]) -> None:
-        """Report metrics under a name of your own. What is refused changes nothing."""
+        """Report metrics under a name of your own. What is refused changes nothing.
+
+        Raises:
+            ConfigError: a validation lacks the metric that the search goes by.
+        """
         metric_names(group, metrics)
         values, steps_completed = to_floats(metrics), counted_batches(steps_completed)
         self.report_progress(steps_completed)
         if group == "validation":
             self._session.progress.judge(steps_completed, values)
         self._session.report(group, steps_completed, values)
+        missing = group == "validation" and self._goal.metric not in values
+        if missing and self._goal.needed:
+            tell_missing(self._goal, values, self._session)
 
     def report_progress(self, batches: int) -> None:
         """Say how many batches are trained.
@@ -100,7 +114,12 @@ class TrainApi:
         self._session.progress.measure = self._measure
 
     def _measure(self) -> Lengths:
-        return Lengths(batches=self._batches)
+        batches = self._batches
+        return Lengths(
+            batches=batches,
+            records=batches * (self.batch or 0),
+            epochs=batches / self.epoch if self.epoch else 0.0,
+        )
 
 
 class PreemptApi:
@@ -126,9 +145,7 @@ class CoreContext:
         self._closed = False
         self.hparams: dict[str, Any] = dict(hparams)
         """The hyperparameters of this trial."""
-        metric = config.searcher.metric if config else "validation_loss"
-        smaller = config.searcher.smaller_is_better if config else True
-        self.train = TrainApi(session, metric, smaller)
+        self.train = TrainApi(session, _goal(config))
         self.preempt = PreemptApi(self.should_stop)
         opened = None if link is None else lambda: open_engine(link, session)
         start = config.start if config else None
@@ -183,6 +200,8 @@ class CoreContext:
         epoch = None if epoch is None else whole_number("epoch", epoch, least=1)
         batch = whole_number("batch", batch, least=1)
         length = self.max_length
+        counts = batch > 1 or (length is not None and length.unit is Unit.RECORDS)
+        self.train.epoch, self.train.batch = epoch, batch if counts else None
         if length is None:
             return default
         if length.unit is Unit.SECONDS:
@@ -236,6 +255,17 @@ class CoreContext:
             raise SystemExit(status) from None
 
 
+def _goal(config: ExperimentConfig | None) -> Goal:
+    if config is None:
+        return Goal()
+    searcher = config.searcher
+    return Goal(
+        metric=searcher.metric,
+        smaller_is_better=searcher.smaller_is_better,
+        needed=needs_metric(config),
+    )
+
+
 def init(
     *,
     hparams: Mapping[str, Any] | None = None,
@@ -277,4 +307,5 @@ def init(
         asked=asked_by(spec, lambda: terminated.asked),
         grace=config.drain_grace,
     )
+    session.progress.search = Search.of(config)
     return CoreContext(session, link, spec, spec.hparams, config)

@@ -7,10 +7,19 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 from burst.core.clock import Clock, SystemClock
-from burst.core.metrics import merge
-from burst.core.model import Event, Lengths, MetricChunk, MetricPoint, MetricRow, Trial
+from burst.core.metrics import VALIDATED, merge
+from burst.core.model import (
+    Event,
+    Judged,
+    Lengths,
+    MetricChunk,
+    MetricPoint,
+    MetricRow,
+    Trial,
+)
 from burst.core.store import Store, update
 from burst.core.store.port import Append, AppendMetrics, Fence, Put, Write
+from burst.harness.searching import Search, noted
 
 
 class Progress:
@@ -36,17 +45,43 @@ class Progress:
         self.latest: dict[str, MetricPoint] = {}
         self.best: MetricPoint | None = None
         self.validations = 0
+        self.search: Search | None = None
+        """What the searcher looks at, where it waits for validations."""
+        self._judged: list[Judged] = []
+        """Those that are not stored yet."""
         self._validated = False
         """Whether this process has."""
 
     def reported(self, group: str, batches: int, metrics: Mapping[str, float]) -> None:
-        """Note a group's newest metrics."""
+        """Note a group's newest metrics.
+
+        Raises:
+            ConfigError: it is a validation, and does not say what the searcher has to know.
+        """
         point = MetricPoint(batches=batches, metrics=dict(metrics), at=self._clock.now())
+        judged = None
+        if group == "validation" and self.search is not None:
+            judged = self.search.judged(batches, metrics, self.measure())
         with self._lock:
+            if judged is not None:
+                self._judged.append(judged)
             self.latest[group] = point
             if group == "validation":
                 self.validations += 1
                 self._validated = True
+
+    def now(self) -> float:
+        return self._clock.now()
+
+    def judged(self) -> tuple[Judged, ...]:
+        """Validations for the searcher that may not be stored yet, oldest first."""
+        with self._lock:
+            return tuple(self._judged)
+
+    def stored(self, count: int) -> None:
+        """So many of them are."""
+        with self._lock:
+            del self._judged[:count]
 
     def forget_newest(self) -> None:
         """Forget every group's newest metrics; the record keeps those that it has."""
@@ -116,7 +151,7 @@ class StoreSink:
     def send(self, chunks: list[MetricChunk], events: list[Event]) -> None:
         added: list[Write] = [AppendMetrics(chunk) for chunk in chunks]
         added += [Append(event) for event in events]
-        known = self._progress.fields()
+        known, judged = self._progress.fields(), self._progress.judged()
         if "best" in known and (best := self._best(chunks, known.pop("best"))) is not None:
             known["best"] = best
 
@@ -124,11 +159,25 @@ class StoreSink:
             fields = dict(known)
             fields["validations"] = max(fields["validations"], trial.validations)
             fields["latest"] = {**trial.latest, **fields["latest"]}
-            changed = trial.model_copy(update=fields)
+            changed = noted(trial.model_copy(update=fields), judged)
             progress: list[Write] = [] if changed == trial else [Put(changed)]
+            if changed.judged > trial.judged:  # runners wake at events
+                progress.append(Append(self._validated(changed)))
             return [self._fence, *added, *progress] if added or progress else []
 
         update(self._store, Trial, self._trial, change)
+        self._progress.stored(len(judged))
+
+    def _validated(self, trial: Trial) -> Event:
+        newest = trial.untold[-1]
+        return Event(
+            subject=trial.id,
+            experiment=trial.experiment,
+            name=VALIDATED,
+            text=f"{self._progress.metric} {newest.metric:.6g} at batch {newest.batches}",
+            at=self._progress.now(),
+            data={"batches": newest.batches},
+        )
 
     def _best(self, chunks: list[MetricChunk], best: MetricPoint | None) -> MetricPoint | None:
         """The better of this and what earlier attempts have reported that still stands. The

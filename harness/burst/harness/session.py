@@ -63,6 +63,8 @@ class Session:
         self.progress.reported(group, batches, metrics)
         if self.reporter is not None:
             self.reporter.report(group, batches, metrics)
+            if group == "validation" and self.progress.search is not None:
+                self.reporter.nudge()  # somebody waits to decide on it
         if self.loud:
             shown = "  ".join(f"{name} {value:.6g}" for name, value in metrics.items())
             print(f"batch {batches}  {group}  {shown}", file=sys.stderr)

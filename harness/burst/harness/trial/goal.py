@@ -35,5 +35,6 @@ def tell_missing(goal: Goal, metrics: Mapping[str, float], session: Session) -> 
     text = f"no validation metric is called {goal.metric!r}, which `searcher.metric` names"
     mend = did_you_mean(goal.metric, metrics)
     if goal.needed:
-        raise ConfigError(text, mend=mend)
+        seen = ", ".join(sorted(metrics)) or "none"
+        raise ConfigError(f"{text}; this validation reported {seen}", mend=mend)
     session.warn("trial.metric_missing", f"{text}; {mend}")

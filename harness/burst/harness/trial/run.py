@@ -14,6 +14,7 @@ from burst.harness.distributed import Place
 from burst.harness.entrypoint import resolve
 from burst.harness.leaving import leave_badly, leave_well
 from burst.harness.loading import loading
+from burst.harness.searching import Search
 from burst.harness.session import Session
 from burst.harness.settings import device_of, max_length, needs_metric
 from burst.harness.trial.context import PyTorchTrialContext, Setting
@@ -57,6 +58,7 @@ def connect(spec: LaunchSpec, config: ExperimentConfig, terminated: Callable[[],
         asked=asked_by(spec, terminated),
         grace=config.drain_grace,
     )
+    session.progress.search = Search.of(config)
     session.conditions = Conditions(spec.seconds_between_losses, spec.early_checkpoint)
     session.engine = open_engine(link, session)
     return session
