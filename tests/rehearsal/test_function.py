@@ -19,6 +19,7 @@ from burst.core.aws.names import function_name, table_name
 from burst.core.config.load import load_experiment, parse_cluster
 from burst.core.workspace import open_workspace
 from burst.infra.bundle import build_bundle
+from burst.infra.settings import Bundle
 from burst.runner.commands.submit import submit
 from burst.runner.rehearsal.account import Account, build_account
 from burst.runner.rehearsal.control import Ec2Control, Seen
@@ -126,12 +127,17 @@ class Cloud:
         return [each for each in self.control.machines() if each.ended is None]
 
 
+PYTHON = f"{sys.version_info.major}.{sys.version_info.minor}"
+
+
+@pytest.fixture(scope="module")
+def bundle(tmp_path_factory: pytest.TempPathFactory) -> Bundle:
+    folder = tmp_path_factory.mktemp("bundles")
+    return build_bundle(folder, what="runner", python=PYTHON, machine=os.uname().machine)
+
+
 @pytest.fixture
-def cloud(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Cloud]:
-    python = f"{sys.version_info.major}.{sys.version_info.minor}"
-    bundle = build_bundle(
-        tmp_path / "bundles", what="runner", python=python, machine=os.uname().machine
-    )
+def cloud(bundle: Bundle, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Cloud]:
     with serve(tmp_path / "servers", boot=0.2) as servers:
         account = build_account(parse_cluster(CLUSTER, "burst.yaml"), CLUSTER, servers.environ)
         for name, value in servers.environ.items():
@@ -147,7 +153,7 @@ def cloud(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Cloud]:
         }
         aws.function = aws.client("lambda").create_function(
             FunctionName=function_name("lab"),
-            Runtime=f"python{python}",
+            Runtime=f"python{PYTHON}",
             Role=role,
             Handler="burst.runner.lambda_handler.handler",
             Code={"ZipFile": bundle.path.read_bytes()},

@@ -10,6 +10,7 @@ import shutil
 from collections.abc import Iterator, Mapping
 from contextlib import suppress
 from dataclasses import dataclass
+from functools import cache
 from pathlib import Path
 from typing import Any
 from zlib import crc32
@@ -21,9 +22,12 @@ from click.testing import CliRunner, Result
 
 from burst.cli.root import cli
 from burst.cli.session import Session
+from burst.infra import planning
 from burst.infra.account.removing import find_things
 from burst.infra.account.sorts import Look, Thing
+from burst.infra.bundle import build_bundle
 from burst.infra.preflight.asking import Asking
+from burst.infra.settings import Bundle
 from burst.runner.rehearsal.servers import Servers, serve
 from tests.infra.double.launching import engine
 
@@ -118,6 +122,13 @@ def bundles(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return tmp_path_factory.mktemp("bundles")
 
 
+@cache
+def pack_once(folder: Path, **asked: Any) -> Bundle:
+    """To look through all that is to be packed takes a second of each `burst up`; that a second
+    call gives the same is for the tests of `build_bundle`."""
+    return build_bundle(folder, **asked)
+
+
 @pytest.fixture
 def person(
     request: pytest.FixtureRequest,
@@ -128,6 +139,7 @@ def person(
 ) -> Iterator[Person]:
     """Of a cluster that has the name of the test, more or less, so that none meets another's."""
     number = crc32(request.node.nodeid.encode()) % 1_000_000
+    monkeypatch.setattr(planning, "build_bundle", lambda _, **asked: pack_once(bundles, **asked))
     with engine(tmp_path / "pulumi", servers.environ) as double:
         for name, value in double.environ.items():
             monkeypatch.setenv(name, value)
