@@ -169,7 +169,8 @@ def same(one: Seen, other: Seen) -> bool:
 
 
 def _set_epoch(loader: Any, epoch: int) -> None:
-    for part in (loader, getattr(loader, "dataset", None)):
+    parts: list[Any] = [loader, getattr(loader, "dataset", None)]
+    for part in parts:
         if hasattr(part, "set_epoch"):
             part.set_epoch(epoch)
             return

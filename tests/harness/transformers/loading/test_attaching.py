@@ -45,9 +45,10 @@ def test_the_loader_is_the_same_object_and_of_its_class() -> None:
     assert type(loader).__name__ == "DataLoaderShard"
     assert loader.dataset is dataset
     assert loader.batch_sampler is sampler
-    assert (len(loader), loader.total_batch_size, loader.total_dataset_length) == (8, 3, 23)
-    loader.set_epoch(4)
-    assert loader.iteration == 4
+    own: Any = loader
+    assert (len(own), own.total_batch_size, own.total_dataset_length) == (8, 3, 23)
+    own.set_epoch(4)
+    assert own.iteration == 4
 
 
 def test_a_loader_that_nobody_follows_any_more_is_what_it_was() -> None:
