@@ -19,7 +19,7 @@ from burst.core.states import ExperimentState, TrialState, is_terminal
 from burst.core.store.port import Store
 
 _TOLD = ("experiment.", "trial.", "checkpoint.")
-_UNTOLD = ("checkpoint.deleted",)
+_UNTOLD = ("checkpoint.deleted", VALIDATED)
 """What a person is told of, by the beginning of an event's name; JSON has all of them."""
 
 
@@ -79,7 +79,7 @@ class Follower:
 
     def _look(self, now: float) -> list[Happening]:
         attaching = self.picture is None and bool(self.cursor)
-        happened = [_event(each) for each in self._events() if each.name != VALIDATED]
+        happened = [_event(event) for event in self._events()]
         if self.picture is None:
             self.picture = reading.picture(self.store, self.experiment, now)
         else:

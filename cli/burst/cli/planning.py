@@ -4,18 +4,11 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from burst.cli.searches import SearchPlan, brackets_json, search_plan
 from burst.cli.shapes import PlanJson
 from burst.core.config.cluster import ClusterConfig
-from burst.core.config.experiment import (
-    AdaptiveAshaSearcher,
-    AshaSearcher,
-    ExperimentConfig,
-    GridSearcher,
-    RandomSearcher,
-    SingleSearcher,
-    WarmStart,
-)
-from burst.core.config.hparams import grid_size
+from burst.core.config.experiment import ExperimentConfig, WarmStart
+from burst.core.launch import names_class
 from burst.core.model import Code
 from burst.runner.pools.choice import pools_for
 
@@ -25,8 +18,7 @@ class Plan:
     """The work of an experiment before it is submitted."""
 
     name: str
-    searcher: str
-    trials: int
+    search: SearchPlan
     at_once: int
     """Trials that may run at the same time, as far as the search and `max_slots` say."""
     slots_per_trial: int
@@ -44,21 +36,24 @@ class Plan:
     code: Code
     folder: str
 
+    @property
+    def trials(self) -> int:
+        """How many the search makes, at most."""
+        return self.search.trials
+
 
 def plan_of(config: ExperimentConfig, cluster: ClusterConfig, code: Code, folder: str) -> Plan:
     """The plan of an experiment that was read and checked; pure."""
     searcher = config.searcher
-    trials = trials_of(config)
+    search = search_plan(config)
     pools = tuple(pools_for(config, cluster))
     length = searcher.max_length
     every = config.checkpoints.every
-    validate = config.validate_.every
     entrypoint = config.entrypoint
     return Plan(
         name=config.name,
-        searcher=searcher.name,
-        trials=trials,
-        at_once=_at_once(config, trials),
+        search=search,
+        at_once=_at_once(config, search),
         slots_per_trial=config.resources.slots_per_trial,
         length=str(length) if length else "",
         metric=searcher.metric,
@@ -66,12 +61,19 @@ def plan_of(config: ExperimentConfig, cluster: ClusterConfig, code: Code, folder
         pools=pools,
         pool_kinds=tuple(cluster.pools[p].kind if p in cluster.pools else "?" for p in pools),
         entrypoint=entrypoint if isinstance(entrypoint, str) else " ".join(entrypoint),
-        validate=f"every {validate}" if validate else "at the end",
+        validate=_validates(config),
         checkpoints=f"every {every}" if every and every != "auto" else str(every or "at the end"),
         start=_start(config.start),
         code=code,
         folder=folder,
     )
+
+
+def _validates(config: ExperimentConfig) -> str:
+    if not names_class(config.entrypoint):
+        return "as its command does"
+    every = config.validate_.every
+    return f"every {every}" if every else "at the end"
 
 
 def _start(start: WarmStart | None) -> str:
@@ -82,22 +84,8 @@ def _start(start: WarmStart | None) -> str:
     return f"{what}{fitting} of {start.checkpoint}"
 
 
-def trials_of(config: ExperimentConfig) -> int:
-    """How many trials the search makes, at most."""
-    searcher = config.searcher
-    if isinstance(searcher, SingleSearcher):
-        return 1
-    if isinstance(searcher, GridSearcher):
-        return grid_size(config.hyperparameters)
-    return searcher.max_trials
-
-
-def _at_once(config: ExperimentConfig, trials: int) -> int:
-    searcher = config.searcher
-    most = trials
-    if isinstance(searcher, GridSearcher | RandomSearcher | AshaSearcher | AdaptiveAshaSearcher):
-        most = min(most, searcher.max_concurrent_trials or most)
-    slots = config.resources.max_slots
+def _at_once(config: ExperimentConfig, search: SearchPlan) -> int:
+    most, slots = search.at_once, config.resources.max_slots
     if slots is not None and config.resources.slots_per_trial:
         most = min(most, max(1, slots // config.resources.slots_per_trial))
     return most
@@ -107,7 +95,7 @@ def plan_json(plan: Plan) -> PlanJson:
     return {
         "type": "plan",
         "name": plan.name,
-        "searcher": plan.searcher,
+        "searcher": plan.search.searcher,
         "trials": plan.trials,
         "at_once": plan.at_once,
         "slots_per_trial": plan.slots_per_trial,
@@ -119,4 +107,5 @@ def plan_json(plan: Plan) -> PlanJson:
         "start": plan.start or None,
         "code": plan.code.digest,
         "code_size": plan.code.size,
+        "brackets": brackets_json(plan.search),
     }

@@ -19,6 +19,7 @@ def _entries() -> tuple[Entry, ...]:
     rows = (
         ("run", _TRAIN, "Train what an experiment file describes."),
         ("rehearse", _TRAIN, "Run an experiment in a cloud on this machine first."),
+        ("search", _TRAIN, "Look at a search before it begins."),
         ("init", _TRAIN, "Write an experiment, a trial and a test to start from."),
         ("wait", _TRAIN, "Wait until an experiment or a trial is over."),
         ("ls", _LOOK, "List experiments: the live ones and the newest."),

@@ -238,6 +238,37 @@ class EventJson(TypedDict):
     data: dict[str, Json]
 
 
+class BracketJson(TypedDict):
+    """Rungs are lengths, ascending; the last is the longest that a trial trains."""
+
+    rungs: list[float]
+    trials: int
+    at_once: int
+
+
+class EndsJson(TypedDict):
+    length: float
+    trials: int
+
+
+class SearchJson(TypedDict):
+    """`burst search preview --json`."""
+
+    searcher: str
+    trials: int
+    at_once: int
+    slots_per_trial: int
+    unit: str | None
+    """What lengths are in; null where the trial's own code says how long it trains."""
+    brackets: list[BracketJson]
+    ends: list[EndsJson]
+    """How many trials are to be expected to end at each length."""
+    trained: float | None
+    """How long all of them train in sum."""
+    slot_hours: float | None
+    """What that holds; null where lengths are no times."""
+
+
 class PlanJson(TypedDict):
     """The first line of `burst run --json`, and all of `burst run --dry-run --json`."""
 
@@ -256,6 +287,8 @@ class PlanJson(TypedDict):
     """Where trials begin, in words; null where they begin anew."""
     code: str
     code_size: int
+    brackets: list[BracketJson]
+    """Of a search that halves; else empty."""
 
 
 class ExperimentLineJson(TypedDict):

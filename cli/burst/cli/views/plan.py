@@ -7,6 +7,7 @@ from rich.text import Text
 
 from burst.cli.planning import Plan
 from burst.cli.views import text
+from burst.cli.views.search import bracket_lines, ends_line
 from burst.cli.views.table import facts
 from burst.core.units import counted
 
@@ -24,17 +25,23 @@ def plan_page(plan: Plan) -> RenderableType:
         ("checkpoints", plan.checkpoints),
         ("code", _code(plan)),
     ]
+    if plan.search.brackets:
+        rows[1:1] = [
+            ("rungs", Group(*bracket_lines(plan.search))),
+            ("ends", ends_line(plan.search)),
+        ]
     if plan.start:
-        rows.insert(2, ("from", plan.start))
+        rows.insert(-6, ("from", plan.start))
     return Group(Text(plan.name, style="bold"), facts(rows))
 
 
 def _trials(plan: Plan) -> str:
-    if plan.searcher == "single":
+    search = plan.search
+    if search.searcher == "single":
         return "1"
-    most = "up to " if "asha" in plan.searcher else ""
-    at_once = f", {plan.at_once} at once" if plan.at_once < plan.trials else ""
-    return f"{most}{plan.trials} by {plan.searcher} search{at_once}"
+    most = "up to " if search.brackets else ""
+    at_once = f", {plan.at_once} at once" if plan.at_once < search.trials else ""
+    return f"{most}{search.trials} by {search.searcher} search{at_once}"
 
 
 def _each(plan: Plan) -> str:

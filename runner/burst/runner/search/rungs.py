@@ -119,7 +119,7 @@ def share_concurrency(at_once: int, divisor: float, trials: Sequence[int]) -> li
 def rung_lengths(count: int, divisor: float, top: float) -> tuple[float, ...]:
     """The lengths of a bracket's rungs, whole below the top and never beyond it."""
     below = (top / divisor ** (count - 1 - number) for number in range(count - 1))
-    return (*(min(max(math.floor(length), 1), top) for length in below), top)
+    return (*(min(max(float(math.floor(length)), 1.0), top) for length in below), top)
 
 
 def kept_of(results: int, divisor: float) -> int:
