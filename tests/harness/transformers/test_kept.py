@@ -12,6 +12,7 @@ from transformers import Trainer, TrainerCallback, TrainerState
 from burst.core.blobs import open_blobs
 from burst.core.checkpoints.exchange.download import download
 from burst.core.errors import ConfigError
+from burst.harness.errors import TrialError
 from burst.harness.transformers import BurstCallback, connection
 from tests.harness.transformers.house import (
     TIMINGS,
@@ -256,3 +257,15 @@ def test_a_checkpoint_is_handed_out_as_the_trainer_would_have_written_it(
     assert [untimed(row) for row in state.log_history if "loss" in row] == [
         untimed(row) for row in trainer.state.log_history if "loss" in row
     ]
+
+
+def test_a_trainer_that_does_not_see_the_other_ranks_is_refused(
+    house: House, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def make(folder: Path, more: list[TrainerCallback]) -> Trainer:
+        trainer = script()(folder, more)
+        monkeypatch.setenv("WORLD_SIZE", "2")
+        return trainer
+
+    with pytest.raises(TrialError, match="trains alone in each of 2 ranks"):
+        house.attempt(make)

@@ -202,7 +202,7 @@ def _metrics_of(report: Report, trials: Iterable[Trial]) -> list[str]:
     """Names of what validations reported, the searcher's metric first."""
     metric = metric_of(report.experiment)
     found = {name for trial in trials if trial.best for name in trial.best.metrics}
-    return sorted(found, key=lambda name: (name != metric, name))[:MOST_METRICS]
+    return text.in_order(found, metric)[:MOST_METRICS]
 
 
 def _metric(trial: Trial, name: str) -> str:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 import re
 import time
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from enum import StrEnum
 
 from rich.text import Text
@@ -92,6 +92,10 @@ def moment(at: float) -> str:
     return time.strftime("%Y-%m-%d %H:%M:%S", time.localtime(at))
 
 
+_PROGRESS = ("epoch", "total_flos", "num_input_tokens_seen")
+_TIMES = ("_runtime", "_per_second")
+
+
 def metric(value: float | None) -> str:
     """A metric in five characters or so: `0.0931`, `12.35`, `1.2e-07`, `NaN`."""
     if value is None:
@@ -107,9 +111,21 @@ def metric(value: float | None) -> str:
 
 def metrics(values: Mapping[str, float], first: str = "", most: int = 3) -> str:
     """Some metrics on a line, `first` first: `loss 0.0931  accuracy 0.975`."""
-    names = sorted(values, key=lambda name: (name != first, name))
+    names = in_order(values, first)
     shown = [f"{name} {metric(values[name])}" for name in names[:most]]
     return "  ".join(shown) + ("  …" if len(names) > most else "")
+
+
+def in_order(names: Iterable[str], first: str = "") -> list[str]:
+    """Names of metrics as people look for them: the one that counts, losses, the others, and last
+    what tells of the clock and of progress, which is shown elsewhere."""
+    return sorted(
+        names, key=lambda name: (name != first, _is_aside(name), "loss" not in name, name)
+    )
+
+
+def _is_aside(name: str) -> bool:
+    return name in _PROGRESS or name.endswith(_TIMES)
 
 
 def size(value: float) -> str:
