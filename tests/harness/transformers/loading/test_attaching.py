@@ -11,7 +11,11 @@ from typing import Any
 import datasets
 import pytest
 import torch
-from accelerate.data_loader import DataLoaderShard, prepare_data_loader
+from accelerate.data_loader import (
+    DataLoaderShard,
+    IterableDatasetShard,
+    prepare_data_loader,
+)
 from tokenizers import Tokenizer, models
 from torch.utils.data import DataLoader
 from transformers import DataCollatorForLanguageModeling, PreTrainedTokenizerFast
@@ -19,7 +23,7 @@ from transformers import DataCollatorForLanguageModeling, PreTrainedTokenizerFas
 from burst.harness.checkpoints.codec.skeletons import decode
 from burst.harness.checkpoints.codec.tree import encode
 from burst.harness.errors import TrialError
-from burst.harness.transformers.loading import follow
+from burst.harness.transformers.loading import Followed, follow
 from burst.harness.transformers.loading.generators import Generators, packed, unpacked
 from tests.harness.transformers.loading.interrupting import (
     Rows,
@@ -208,3 +212,24 @@ def test_random_states_pass_between_processes() -> None:
     seed(6)
     generators.put(snapshot)
     assert [*draws(), float(torch.rand((), generator=holder.generator))] == expected
+
+
+def test_a_ranks_part_of_a_stream_that_workers_read_is_read_again() -> None:
+    def loader() -> DataLoader[Any]:
+        rows = datasets.Dataset.from_dict({"x": list(range(24))})
+        stream = rows.to_iterable_dataset(num_shards=2)
+        part = IterableDatasetShard(stream, batch_size=2, num_processes=2, process_index=1)
+        return DataLoader(part, batch_size=2, num_workers=2)
+
+    def batches(followed: Followed) -> list[list[int]]:
+        return [batch["x"].tolist() for batch in followed.loader]
+
+    whole = batches(follow(loader()))
+    first = follow(loader())
+    begun = iter(first.loader)
+    for _ in range(2):
+        next(begun)
+    second = follow(loader())
+    second.load_state(first.state())
+    assert "tells no place" in second.told
+    assert batches(second) == whole[2:]

@@ -32,7 +32,7 @@ def follow(loader: Any) -> Followed:
     base = loader.base_dataloader if adapted else loader
     if not _is_torch(base):
         return _read_again(loader)
-    places = Places(base.dataset)
+    places = Places(base.dataset, base.num_workers)
     generators = Generators(_parts(loader, base))
     kind = Pooled if base.num_workers else Inline
     source = kind(base, _ahead(loader) if adapted else 0, generators, places)

@@ -20,12 +20,14 @@ class Places:
     A dataset that is read by row number has none: its place is the sampler's.
     """
 
-    def __init__(self, dataset: Any) -> None:
+    def __init__(self, dataset: Any, workers: int = 0) -> None:
+        """`workers` is how many processes read it beside this one."""
         self.is_stream = isinstance(dataset, IterableDataset)
         self._dataset = dataset
         self._shard = dataset if type(dataset) is IterableDatasetShard else None
         self._stream = dataset.dataset if self._shard is not None else dataset
-        self.told = _why_again(self._stream) if self.is_stream else ""
+        hidden = self._shard is not None and workers > 0
+        self.told = _why_again(self._stream, hidden=hidden) if self.is_stream else ""
         """Why a pass that goes on is read again from its beginning; empty if it is not."""
         self._before: Any = None
         self._entered = False
@@ -80,9 +82,11 @@ class _Resumed(IterableDataset[Any]):
         yield from self._stream
 
 
-def _why_again(dataset: Any) -> str:
+def _why_again(dataset: Any, *, hidden: bool) -> str:
     name = type(dataset).__name__
-    if not (hasattr(dataset, "state_dict") and hasattr(dataset, "load_state_dict")):
+    if hidden:
+        why = f"this rank's part of a {name} that worker processes read tells no place"
+    elif not (hasattr(dataset, "state_dict") and hasattr(dataset, "load_state_dict")):
         why = f"{name} has no state_dict() and load_state_dict() that tell its place"
     elif not Stream(dataset).keeps_place:
         why = f"the shuffle buffer of this {name} is not part of its state"
