@@ -258,14 +258,15 @@ def _equal(one: Any, other: Any) -> bool:
 
 
 def script(**changes: Any) -> Make:
-    """A script that trains the classifier; `changes` are arguments, and `noisy`, `model`."""
+    """A script that trains the classifier; `changes` are arguments, and what it is
+    made of."""
     noisy, model = changes.pop("noisy", False), changes.pop("model", classifier)
     callbacks = changes.pop("callbacks", list)
-    data = changes.pop("data", Rows)
+    data, kind = changes.pop("data", Rows), changes.pop("trainer", Trainer)
 
     def make(folder: Path, more: list[TrainerCallback]) -> Trainer:
         set_seed(7)
-        return Trainer(
+        made: Trainer = kind(
             model=model(),
             args=arguments(folder, **changes),
             data_collator=padded,
@@ -273,5 +274,6 @@ def script(**changes: Any) -> Make:
             eval_dataset=Rows(9),
             callbacks=[*callbacks(), *more],
         )
+        return made
 
     return make

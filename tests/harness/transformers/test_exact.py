@@ -183,3 +183,19 @@ def test_the_best_model_comes_back_wherever_training_goes_on(
         metric_for_best_model="loss",
     )
     check(tmp_path, monkeypatch, make, [8, 13])
+
+
+class Cramped(Trainer):
+    """On a machine whose memory takes batches of two."""
+
+    def training_step(self, *args: Any, **kwargs: Any) -> torch.Tensor:
+        if self._train_batch_size > 2:
+            raise RuntimeError("CUDA out of memory.")
+        return super().training_step(*args, **kwargs)
+
+
+def test_a_batch_size_that_was_found_is_gone_on_with(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    make = script(auto_find_batch_size=True, num_train_epochs=1, trainer=Cramped)
+    check(tmp_path, monkeypatch, make, [3, 8])

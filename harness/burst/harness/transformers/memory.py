@@ -90,6 +90,7 @@ class TrainerMemory(PyTorchCallback):
                 "first_step": trainer._initial_global_step,
                 "first_tokens": trainer._initial_num_input_tokens_seen,
             },
+            "batch_size": trainer._train_batch_size,
             "standing": standing(trainer),
             "at_length": trainer.state.global_step >= trainer.state.max_steps,
         }
@@ -103,6 +104,20 @@ class TrainerMemory(PyTorchCallback):
     def restored(self) -> bool:
         """Whether it has taken a state on."""
         return bool(self._loaded)
+
+    def check_batch_size(self) -> None:
+        """Where the Trainer looks for a batch size that fits into memory, have it try on until it
+        tries the one of the restored state: by the error that makes it look on.
+
+        Raises:
+            RuntimeError: it is larger than that.
+        """
+        trainer, found = self._trainer, self._loaded.get("batch_size")
+        looking = trainer.args.auto_find_batch_size and found is not None
+        if looking and trainer._train_batch_size > found:
+            raise RuntimeError(
+                f"training goes on with batches of {found}: larger are out of memory."
+            )
 
     def stood(self, name: str) -> bool:
         """Whether the workers of this evaluation loader ran when the restored state was taken."""

@@ -97,6 +97,7 @@ class Training:
         self.entering = self._memory.restored
         if not self.entering:
             return None
+        self._memory.check_batch_size()
         trainer.args.ignore_data_skip = False  # nothing is skipped that was not trained
         place = self._memory.place
         if place.ended and not place.pending:
