@@ -254,6 +254,16 @@ def test_a_trial_that_fails_counts_as_the_worst_of_its_rung(how: str) -> None:
     assert "2nd of 3" in search.stopped[c]
 
 
+def test_nothing_is_created_once_the_file_turns_out_to_be_wrong() -> None:
+    search = Search(asha(max_concurrent_trials=3)).started()
+    a, b, c = (create.request for create in search.created)
+    search.validated(a, 1, 1.0)
+    assert search.send(Closed(b, "misconfigured")) == (Shutdown(failed=True),)
+    for request, how in ((c, "misconfigured"), (a, "failed")):
+        search.send(Closed(request, how))
+    assert (len(search.created), search.shutdowns, search.progress) == (3, 1, 1.0)
+
+
 def test_an_end_after_a_stop_changes_nothing() -> None:
     search = Search(asha(max_concurrent_trials=2)).started()
     a, b = (create.request for create in search.created)

@@ -212,8 +212,10 @@ def test_a_search_that_wants_no_validations_hears_of_none(tmp_path: Path) -> Non
     assert not told.heard
 
 
-def test_a_whole_search_that_fails_says_what_its_first_trial_said(tmp_path: Path) -> None:
-    house, _ = searching(tmp_path, max_trials=2)
+def test_a_file_that_is_wrong_ends_the_search_with_what_the_first_trial_said(
+    tmp_path: Path,
+) -> None:
+    house, _ = searching(tmp_path, max_trials=20)
     house.script = lambda trial, allocation, ran: Exit.model_validate(
         {"kind": "crashed", "failure": {"kind": "ConfigError", "message": "no metric 'x'"}}
     )

@@ -11,6 +11,7 @@ from burst.core.launch import APART
 from burst.core.model import Allocation, Exit, ExitKind, Failure, Trial
 from burst.core.states import AllocationState, Reason, TrialState
 from burst.core.units import counted
+from burst.runner.search.port import INVALID_HP, MISCONFIGURED
 
 BACKING_OFF = "backing-off"
 """The code of a wait that ends at `Trial.wait_until` and not before."""
@@ -24,7 +25,8 @@ _FIRST_INFRASTRUCTURE_WAIT_S = 1.0
 _LONGEST_INFRASTRUCTURE_WAIT_S = 300.0
 _LONGEST_CREDENTIALS_WAIT_S = 60.0
 """A person who logs in waits for it."""
-_INVALID_HP = "invalid_hp"
+_OF_THE_FILE = "ConfigError"
+"""The error of a trial whose experiment's file is wrong, so that any other would fail like it."""
 
 
 @dataclass(frozen=True)
@@ -122,7 +124,7 @@ def _after_drain(allocation: Allocation) -> After:
 def _after_invalid(exit: Exit) -> After:
     text = _said(exit.failure) or "the trial refused its hyperparameters"
     fields = {"failure": exit.failure}
-    return After(TrialState.FAILED, Reason(code=_INVALID_HP, text=text), _INVALID_HP, fields)
+    return After(TrialState.FAILED, Reason(code=INVALID_HP, text=text), INVALID_HP, fields)
 
 
 def _after_crash(
@@ -136,7 +138,9 @@ def _after_crash(
         return After(after.state, after.reason, fields=tally)
     if stop_retrying:
         text = f"{said} ({stop_retrying})"
-        return After(TrialState.FAILED, Reason(code="crashed", text=text), fields=tally)
+        kind = exit.failure.kind.rpartition(".")[2] if exit.failure is not None else ""
+        how = MISCONFIGURED if kind == _OF_THE_FILE else ""
+        return After(TrialState.FAILED, Reason(code="crashed", text=text), how, tally)
     if restarts > max_restarts:
         times = counted(restarts, "time")
         text = f"{said}; it crashed {times}, and max_restarts is {max_restarts}"

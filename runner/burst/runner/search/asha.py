@@ -5,8 +5,8 @@ compared with those of the trials that have been there before: one in `divisor` 
 are stopped, and the next trial takes the place at once. Nobody waits for anybody.
 
 As in Determined 0.38, but: a metric that is not a number is behind all others and goes no further,
-a trial that ends by itself below the top makes room for the next, and the number of trials is
-bounded whatever they do.
+a trial that ends by itself below the top makes room for the next, the number of trials is bounded
+whatever they do, and nothing more is created once one says that the experiment's file is wrong.
 """
 
 from __future__ import annotations
@@ -16,8 +16,9 @@ from dataclasses import dataclass
 
 from burst.core.model import Json
 from burst.runner.search.ladder import BracketState, Rung, SearchState, ranked, room_of
-from burst.runner.search.listed import INVALID_HP
 from burst.runner.search.port import (
+    INVALID_HP,
+    MISCONFIGURED,
     Closed,
     Create,
     SearchAction,
@@ -32,7 +33,7 @@ from burst.runner.search.seeds import trial_seed
 
 _NEARLY = 1 - 1e-9
 """Of a rung's length: epochs are quotients."""
-_BAD = ("failed", "cancelled", INVALID_HP)
+_BAD = ("failed", "cancelled", INVALID_HP, MISCONFIGURED)
 Answer = tuple[SearchState, tuple[SearchAction, ...]]
 
 
@@ -124,6 +125,8 @@ class HalvingSearcher:
         at, top = state.open[event.request], len(self.halving.brackets[place].rungs)
         state = state.climbing(event.request, None)
         replaced = sum(bracket.invalid for bracket in state.brackets)
+        if event.how == MISCONFIGURED and not state.shut:
+            return state.model_copy(update={"shut": True}), (Shutdown(failed=True),)
         if at == top:
             return state, ()
         if event.how == INVALID_HP and replaced < self.replaceable:
@@ -156,8 +159,8 @@ class HalvingSearcher:
 
     def _next(self, state: SearchState, place: int) -> Answer:
         """One more trial, where the bracket has any left."""
-        bracket = state.brackets[place]
-        if bracket.created - bracket.invalid >= self.halving.brackets[place].trials:
+        bracket, of_it = state.brackets[place], self.halving.brackets[place].trials
+        if state.shut or bracket.created - bracket.invalid >= of_it:
             return state, ()
         return self._create(state, place)
 

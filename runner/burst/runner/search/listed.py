@@ -13,6 +13,7 @@ from pydantic import BaseModel, ConfigDict
 
 from burst.core.model import Json
 from burst.runner.search.port import (
+    INVALID_HP,
     Closed,
     Create,
     SearchAction,
@@ -21,8 +22,6 @@ from burst.runner.search.port import (
     Started,
 )
 from burst.runner.search.seeds import trial_seed
-
-INVALID_HP = "invalid_hp"
 
 
 class ListState(BaseModel):

@@ -13,6 +13,9 @@ from typing import Protocol
 
 from burst.core.model import Json
 
+INVALID_HP = "invalid_hp"
+MISCONFIGURED = "misconfigured"
+
 
 @dataclass(frozen=True)
 class Started:
@@ -32,7 +35,8 @@ class Validated:
 
 @dataclass(frozen=True)
 class Closed:
-    """A trial is over: `completed`, `stopped`, `cancelled`, `failed` or `invalid_hp`."""
+    """A trial is over: `completed`, `stopped`, `cancelled`, `failed`, `invalid_hp`, or
+    `misconfigured`, where what failed is the experiment's file and any other trial would too."""
 
     request: str
     how: str
