@@ -62,7 +62,7 @@ OF_THE_USER = {
     "harness/burst/harness/data/randomness.py",
     "harness/burst/harness/data/seeding.py",
     "harness/burst/harness/determinism.py",
-    "harness/burst/harness/transformers/loading/generators.py",
+    "harness/burst/harness/transformers/trainer/loading/generators.py",
 }
 """What may touch the generators of a trial: it seeds, saves and restores them."""
 

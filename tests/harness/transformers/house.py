@@ -24,8 +24,8 @@ from transformers import (
 from burst.core.launch import LAUNCH_VARIABLE, LaunchSpec, Outcome
 from burst.core.metrics import merge
 from burst.core.model import Checkpoint
-from burst.harness.transformers import connection, patching
-from burst.harness.transformers.ending import Ending
+from burst.harness.transformers.script.ending import Ending
+from burst.harness.transformers.trainer import connection, patching
 from burst.harness.trial.run import connect
 from tests.harness.launching import TRIAL, Site
 

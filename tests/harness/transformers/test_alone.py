@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from burst.harness.transformers.alone import forget_gang_of_one
+from burst.harness.transformers.script.alone import forget_gang_of_one
 
 OURS = {"RANK": "0", "LOCAL_RANK": "0", "WORLD_SIZE": "1", "LOCAL_WORLD_SIZE": "1"}
 

@@ -13,7 +13,7 @@ import pytest
 from transformers import hf_argparser
 from transformers.hf_argparser import HfArgumentParser
 
-from burst.harness.transformers import arguments
+from burst.harness.transformers.script import arguments
 
 
 class Kind(StrEnum):

@@ -19,7 +19,7 @@ PREAMBLE = """
 import os, signal, sys
 from burst.core.launch import read_launch
 from burst.harness.session import Session
-from burst.harness.transformers.ending import Ending
+from burst.harness.transformers.script.ending import Ending
 
 ending = Ending(Session(), read_launch())
 ending.install()

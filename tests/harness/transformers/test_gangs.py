@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from burst.core.launch import LaunchSpec
-from burst.harness.transformers.gangs import in_gang_of_its_own
+from burst.harness.transformers.script.gangs import in_gang_of_its_own
 
 
 def launch(ranks: int) -> LaunchSpec:

@@ -18,8 +18,8 @@ from huggingface_hub.errors import GatedRepoError, LocalEntryNotFoundError, Offl
 from huggingface_hub.utils import _http
 
 from burst.core.launch import LaunchSpec, failures_left
-from burst.harness.transformers import hub
-from burst.harness.transformers.hub import Looks, _look
+from burst.harness.transformers.script import hub
+from burst.harness.transformers.script.hub import Looks, _look
 
 
 class Gated(http.server.BaseHTTPRequestHandler):

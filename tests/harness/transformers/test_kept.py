@@ -13,7 +13,8 @@ from burst.core.blobs import open_blobs
 from burst.core.checkpoints.exchange.download import download
 from burst.core.errors import ConfigError
 from burst.harness.errors import TrialError
-from burst.harness.transformers import BurstCallback, connection
+from burst.harness.transformers import BurstCallback
+from burst.harness.transformers.trainer import connection
 from tests.harness.transformers.house import (
     TIMINGS,
     House,

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from burst.core.model import ExitKind
-from burst.harness.transformers.loops import TEXT
+from burst.harness.transformers.script.loops import TEXT
 from tests.harness.transformers.odd import Command, run
 
 ATTACHED = "import sys; print('attached', 'burst.harness.transformers.hook' in sys.modules)\n"

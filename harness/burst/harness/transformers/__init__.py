@@ -7,7 +7,7 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import Any
 
-    from burst.harness.transformers.callback import BurstCallback
+    from burst.harness.transformers.trainer.callback import BurstCallback
 
 __all__ = ["BurstCallback"]
 
@@ -15,6 +15,6 @@ __all__ = ["BurstCallback"]
 def __getattr__(name: str) -> Any:
     if name != "BurstCallback":
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    from burst.harness.transformers.callback import BurstCallback
+    from burst.harness.transformers.trainer.callback import BurstCallback
 
     return BurstCallback

@@ -19,12 +19,12 @@ if TYPE_CHECKING:
 
 _OURS = "burst.harness.transformers"
 WIRES = {
-    "transformers.trainer": (f"{_OURS}.gangs", f"{_OURS}.patching"),
-    "transformers.hf_argparser": (f"{_OURS}.arguments",),
-    "trl.scripts._hf_argparser": (f"{_OURS}.arguments",),
-    "huggingface_hub.utils._http": (f"{_OURS}.hub",),
-    "accelerate.state": (f"{_OURS}.alone",),
-    "accelerate.accelerator": (f"{_OURS}.loops",),
+    "transformers.trainer": (f"{_OURS}.script.gangs", f"{_OURS}.trainer.patching"),
+    "transformers.hf_argparser": (f"{_OURS}.script.arguments",),
+    "trl.scripts._hf_argparser": (f"{_OURS}.script.arguments",),
+    "huggingface_hub.utils._http": (f"{_OURS}.script.hub",),
+    "accelerate.state": (f"{_OURS}.script.alone",),
+    "accelerate.accelerator": (f"{_OURS}.script.loops",),
 }
 """The modules that burst changes, and its own whose `patch(module)` does it, in this order."""
 

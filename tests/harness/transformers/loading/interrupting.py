@@ -12,7 +12,7 @@ import torch
 from torch.utils.data import Dataset, IterableDataset, get_worker_info
 
 from burst.harness.checkpoints.codec import rng
-from burst.harness.transformers.loading import follow
+from burst.harness.transformers.trainer.loading import follow
 
 ROWS = 23
 

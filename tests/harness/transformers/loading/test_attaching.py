@@ -23,8 +23,8 @@ from transformers import DataCollatorForLanguageModeling, PreTrainedTokenizerFas
 from burst.harness.checkpoints.codec.skeletons import decode
 from burst.harness.checkpoints.codec.tree import encode
 from burst.harness.errors import TrialError
-from burst.harness.transformers.loading import Followed, follow
-from burst.harness.transformers.loading.generators import Generators, packed, unpacked
+from burst.harness.transformers.trainer.loading import Followed, follow
+from burst.harness.transformers.trainer.loading.generators import Generators, packed, unpacked
 from tests.harness.transformers.loading.interrupting import (
     Rows,
     draws,

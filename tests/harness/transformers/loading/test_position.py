@@ -22,7 +22,7 @@ from torch.utils.data import (
 )
 from transformers.trainer_pt_utils import BatchRebalanceSampler, LengthGroupedSampler
 
-from burst.harness.transformers.loading import follow
+from burst.harness.transformers.trainer.loading import follow
 from tests.harness.transformers.loading.interrupting import (
     ROWS,
     BufferedStream,

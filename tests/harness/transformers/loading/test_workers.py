@@ -14,7 +14,7 @@ from torch.utils.data import DataLoader
 from transformers.trainer_utils import seed_worker
 
 from burst.harness.errors import TrialError
-from burst.harness.transformers.loading import follow
+from burst.harness.transformers.trainer.loading import follow
 from tests.harness.transformers.loading.interrupting import (
     BufferedStream,
     PlacedStream,

@@ -14,12 +14,12 @@ from accelerate.data_loader import (
 )
 from torch.utils.data import DataLoader
 
-from burst.harness.transformers.loading.again import Again
-from burst.harness.transformers.loading.following import Followed
-from burst.harness.transformers.loading.generators import Generators
-from burst.harness.transformers.loading.inline import Inline
-from burst.harness.transformers.loading.places import Places
-from burst.harness.transformers.loading.pooled import Pooled, fits_torch
+from burst.harness.transformers.trainer.loading.again import Again
+from burst.harness.transformers.trainer.loading.following import Followed
+from burst.harness.transformers.trainer.loading.generators import Generators
+from burst.harness.transformers.trainer.loading.inline import Inline
+from burst.harness.transformers.trainer.loading.places import Places
+from burst.harness.transformers.trainer.loading.pooled import Pooled, fits_torch
 
 
 def follow(loader: Any) -> Followed:

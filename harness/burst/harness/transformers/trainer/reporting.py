@@ -1,39 +1,24 @@
-"""`BurstCallback`: what a Trainer tells burst. The launcher attaches it to every Trainer."""
+"""What a Trainer tells burst, by the way of its callbacks."""
 
 from __future__ import annotations
 
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-import transformers.trainer
 from transformers import TrainerCallback
 
-from burst.harness.arguments import folder_of
-from burst.harness.transformers.patching import patch
-
 if TYPE_CHECKING:
-    from burst.harness.transformers.attached import Attached
+    from burst.harness.transformers.trainer.attached import Attached
 
 
-class BurstCallback(TrainerCallback):
-    """Reports what a Trainer logs, and has its training kept.
+class Reporting(TrainerCallback):
+    """Hands on what a Trainer logs, evaluates and comes to."""
 
-    No script has to name it: in an experiment every Trainer has one. One that does may give it a
-    folder, for when the script runs by itself: metrics and checkpoints are then kept there, and
-    the script started again goes on where it was.
+    folder: Path | None = None
+    """Where state is kept outside of an experiment; None keeps none."""
 
-        Trainer(…, callbacks=[BurstCallback(folder="state")])
-    """
-
-    def __init__(self, folder: str | Path | None = None) -> None:
-        """`folder` counts outside of an experiment only.
-
-        Raises:
-            UsageError: it is no path.
-        """
-        self.folder = folder_of(folder)
+    def __init__(self) -> None:
         self.attached: Attached | None = None
-        patch(transformers.trainer)
 
     def on_log(self, args: Any, state: Any, control: Any, logs: Any = None, **kwargs: Any) -> None:
         attached = self.attached

@@ -6,7 +6,7 @@ from collections import deque
 from dataclasses import dataclass, field
 
 from burst.harness.checkpoints.port import Tree
-from burst.harness.transformers.loading.generators import Snapshot
+from burst.harness.transformers.trainer.loading.generators import Snapshot
 
 
 @dataclass(frozen=True)

@@ -10,7 +10,7 @@ from typing import Any
 from torch.utils.data import get_worker_info
 
 from burst.harness.checkpoints.port import Tree
-from burst.harness.transformers.loading.generators import Generators, packed, unpacked
+from burst.harness.transformers.trainer.loading.generators import Generators, packed, unpacked
 
 
 class Telling:

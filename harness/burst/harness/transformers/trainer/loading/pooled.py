@@ -11,12 +11,12 @@ from typing import Any
 from torch.utils.data.dataloader import _MultiProcessingDataLoaderIter
 
 from burst.harness.data.forking import check_started, context_for
-from burst.harness.transformers.loading.books import Books, Crew, Entry, Mark
-from burst.harness.transformers.loading.crew import Entering, Telling
-from burst.harness.transformers.loading.generators import Generators, Untouched
-from burst.harness.transformers.loading.order import Order
-from burst.harness.transformers.loading.places import Places
-from burst.harness.transformers.loading.view import View
+from burst.harness.transformers.trainer.loading.books import Books, Crew, Entry, Mark
+from burst.harness.transformers.trainer.loading.crew import Entering, Telling
+from burst.harness.transformers.trainer.loading.generators import Generators, Untouched
+from burst.harness.transformers.trainer.loading.order import Order
+from burst.harness.transformers.trainer.loading.places import Places
+from burst.harness.transformers.trainer.loading.view import View
 
 _USED = ("_try_put_index", "_process_data", "_get_data", "_reset", "_mark_worker_as_unavailable")
 

@@ -6,12 +6,13 @@ from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from typing import Any
 
-from burst.harness.transformers.connection import Connection, connection
-from burst.harness.transformers.limits import check, why_not_kept
-from burst.harness.transformers.reports import Reports
-from burst.harness.transformers.training import Training
+from burst.harness.transformers.trainer.connection import Connection
+from burst.harness.transformers.trainer.limits import check, why_not_kept
+from burst.harness.transformers.trainer.reports import Reports
+from burst.harness.transformers.trainer.training import Training
 
-_NAME = "_burst"
+NAME = "_burst"
+"""The attribute of a Trainer that it is kept under."""
 
 
 class Attached:
@@ -91,31 +92,8 @@ class Attached:
         return self._depth > 0
 
 
-def attach(trainer: Any) -> Attached | None:
-    """What is attached to a Trainer, from now on; None outside an experiment, unless its callback
-    names a folder. Collective at the first call of a process."""
-    from burst.harness.transformers.callback import BurstCallback
-
-    found = attached_to(trainer)
-    if found is not None:
-        return found
-    callbacks = trainer.callback_handler.callbacks
-    given = next((each for each in callbacks if isinstance(each, BurstCallback)), None)
-    link = connection(None if given is None else given.folder)
-    if link is None:
-        return None
-    found = Attached(trainer, link)
-    setattr(trainer, _NAME, found)
-    callback = given or BurstCallback()
-    if given is not None:
-        callbacks.remove(given)
-    callbacks.insert(0, callback)  # before those that take values out of what is logged
-    callback.attached = found
-    return found
-
-
 def attached_to(trainer: Any) -> Attached | None:
-    found: Attached | None = trainer.__dict__.get(_NAME)
+    found: Attached | None = trainer.__dict__.get(NAME)
     return found
 
 

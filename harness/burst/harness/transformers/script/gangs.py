@@ -12,7 +12,7 @@ from types import ModuleType
 
 from burst.core.launch import LaunchSpec, read_launch
 from burst.harness.errors import TrialError
-from burst.harness.transformers.refusing import refuse
+from burst.harness.transformers.script.refusing import refuse
 
 
 def patch(module: ModuleType) -> None:

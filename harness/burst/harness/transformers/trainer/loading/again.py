@@ -6,8 +6,8 @@ from collections.abc import Callable, Iterator
 from itertools import islice
 from typing import Any
 
-from burst.harness.transformers.loading.books import Books, Crew, Entry, Mark
-from burst.harness.transformers.loading.generators import Generators, Untouched
+from burst.harness.transformers.trainer.loading.books import Books, Crew, Entry, Mark
+from burst.harness.transformers.trainer.loading.generators import Generators, Untouched
 
 
 class Again:

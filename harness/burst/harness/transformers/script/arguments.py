@@ -18,7 +18,7 @@ from types import ModuleType
 from typing import Any
 
 from burst.harness.errors import InvalidHP
-from burst.harness.transformers.refusing import refuse
+from burst.harness.transformers.script.refusing import refuse
 
 HPARAMS_VARIABLE = "BURST_HPARAMS"
 _UNSET = object()

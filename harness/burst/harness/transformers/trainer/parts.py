@@ -11,7 +11,7 @@ import torch
 
 from burst.harness.distributed import DistributedContext
 from burst.harness.errors import TrialError
-from burst.harness.transformers.folders import BestFolder
+from burst.harness.transformers.trainer.folders import BestFolder
 from burst.harness.trial.exports import tokenizer_files
 from burst.harness.trial.lr_scheduler import LRScheduler, StepMode
 from burst.harness.trial.model_state import ModelState

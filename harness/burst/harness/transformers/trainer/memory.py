@@ -14,7 +14,7 @@ from typing import Any
 
 import torch
 
-from burst.harness.transformers.standing import standing
+from burst.harness.transformers.trainer.standing import standing
 from burst.harness.trial.callbacks import PyTorchCallback
 
 _COUNTED = (

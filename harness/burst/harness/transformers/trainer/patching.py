@@ -13,9 +13,10 @@ from types import ModuleType
 from typing import Any
 
 from burst.harness.errors import TrialError
-from burst.harness.transformers.attached import attach, attached_to, training_of
-from burst.harness.transformers.loading import followed_of
-from burst.harness.transformers.training import RESUMED
+from burst.harness.transformers.trainer.attached import attached_to, training_of
+from burst.harness.transformers.trainer.attaching import attach
+from burst.harness.transformers.trainer.loading import followed_of
+from burst.harness.transformers.trainer.training import RESUMED
 
 _MARK = "_burst_replaced"
 

@@ -8,11 +8,11 @@ from typing import Any
 
 from torch.utils.data.dataloader import _SingleProcessDataLoaderIter
 
-from burst.harness.transformers.loading.books import Books, Crew, Entry, Mark
-from burst.harness.transformers.loading.generators import Generators, Untouched
-from burst.harness.transformers.loading.order import Order
-from burst.harness.transformers.loading.places import Places
-from burst.harness.transformers.loading.view import View
+from burst.harness.transformers.trainer.loading.books import Books, Crew, Entry, Mark
+from burst.harness.transformers.trainer.loading.generators import Generators, Untouched
+from burst.harness.transformers.trainer.loading.order import Order
+from burst.harness.transformers.trainer.loading.places import Places
+from burst.harness.transformers.trainer.loading.view import View
 
 
 class Inline:

@@ -18,8 +18,8 @@ from burst.harness.process import Terminated
 from burst.harness.rank import others_failed
 from burst.harness.session import Session
 from burst.harness.settings import needs_metric
-from burst.harness.transformers.ending import Ending
-from burst.harness.transformers.lengths import length_in
+from burst.harness.transformers.script.ending import Ending
+from burst.harness.transformers.trainer.lengths import length_in
 from burst.harness.trial.goal import Goal
 from burst.harness.trial.run import connect
 

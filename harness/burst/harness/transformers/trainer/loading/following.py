@@ -8,8 +8,8 @@ from typing import Any
 from burst.core.units import counted
 from burst.harness.checkpoints.port import Tree
 from burst.harness.errors import TrialError
-from burst.harness.transformers.loading.books import Crew, Entry, Mark
-from burst.harness.transformers.loading.generators import Generators
+from burst.harness.transformers.trainer.loading.books import Crew, Entry, Mark
+from burst.harness.transformers.trainer.loading.generators import Generators
 
 VERSION = 1
 

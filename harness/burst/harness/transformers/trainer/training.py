@@ -17,16 +17,16 @@ from burst.core.model import Lengths
 from burst.harness import envelope
 from burst.harness.agreement import Wish
 from burst.harness.checkpoints.codec import rng
-from burst.harness.transformers.connection import Connection
-from burst.harness.transformers.folders import BestFolder, needs_folders, start_of
-from burst.harness.transformers.lengths import set_length
-from burst.harness.transformers.loading import Followed, follow
-from burst.harness.transformers.memory import Place, RankSums, TrainerMemory
-from burst.harness.transformers.parts import Parts, TrainerState, data_of
-from burst.harness.transformers.reports import Reports
-from burst.harness.transformers.saves import Saves
-from burst.harness.transformers.standing import start_quietly
-from burst.harness.transformers.stops import why_early
+from burst.harness.transformers.trainer.connection import Connection
+from burst.harness.transformers.trainer.folders import BestFolder, needs_folders, start_of
+from burst.harness.transformers.trainer.lengths import set_length
+from burst.harness.transformers.trainer.loading import Followed, follow
+from burst.harness.transformers.trainer.memory import Place, RankSums, TrainerMemory
+from burst.harness.transformers.trainer.parts import Parts, TrainerState, data_of
+from burst.harness.transformers.trainer.reports import Reports
+from burst.harness.transformers.trainer.saves import Saves
+from burst.harness.transformers.trainer.standing import start_quietly
+from burst.harness.transformers.trainer.stops import why_early
 from burst.harness.trial.keeper import Keeper
 from burst.harness.trial.scaling import ScaleGuard
 from burst.harness.trial.schedule import Periods, Schedule

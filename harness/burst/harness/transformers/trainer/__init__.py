@@ -1,0 +1,1 @@
+"""A Trainer itself: what of its training is reported, saved, and gone on with."""
