@@ -101,7 +101,7 @@ def simulate(
     top = searcher.halving.ladder.top
     trained: dict[str, float] = {}
     ends: Counter[float] = Counter()
-    names = {}
+    names: dict[str, int] = {}
     while True:
         for create in search.created[len(names) :]:
             names[create.request] = len(names)

@@ -14,10 +14,11 @@ from burst.core.model import Allocation, Exit, Experiment, Judged, Trial
 from burst.core.states import ExperimentState, TrialState
 from burst.core.store import update
 from burst.core.store.port import MAX_RECORD_BYTES, Fence, Put, Write
-from burst.harness.searching import MOST_UNTOLD, noted
+from burst.harness.searching import MOST_UNTOLD, Search, noted
 from burst.runner.commands import pause, resume
+from burst.runner.search import make_searcher
 from burst.runner.search.book import Book
-from tests.runner.house import COMPLETED, CRASHED, DIE, House
+from tests.runner.house import COMPLETED, CRASHED, DIE, House, config_of
 
 TOP = 9
 SPACE = {"loss": {"type": "double", "minval": 0.0, "maxval": 1.0}}
@@ -202,6 +203,23 @@ def test_what_piles_up_while_no_runner_comes_by_fits_and_keeps_the_newest() -> N
     assert len(trial.model_dump_json()) < MAX_RECORD_BYTES / 10
     book = Book().hear(trial)
     assert [entry.number for entry in book.inbox] == list(range(800, 1000))
+
+
+@pytest.mark.parametrize(
+    "searcher",
+    [
+        {"name": "single"},
+        {"name": "grid"},
+        {"name": "random", "max_trials": 3},
+        {"name": "asha", "num_rungs": 2, "max_trials": 3, "max_length": "9ba"},
+        {"name": "adaptive_asha", "max_trials": 3, "max_length": "9ba"},
+    ],
+)
+def test_a_trial_tells_validations_to_those_searchers_that_want_them(
+    searcher: dict[str, Any],
+) -> None:
+    config = config_of(searcher=searcher)
+    assert (Search.of(config) is not None) == make_searcher(config).wants_validations
 
 
 def test_a_search_that_wants_no_validations_hears_of_none(tmp_path: Path) -> None:

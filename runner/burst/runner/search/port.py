@@ -75,7 +75,7 @@ SearchAction = Create | StopTrial | Shutdown
 class Searcher(Protocol):
     @property
     def wants_validations(self) -> bool:
-        """Whether `Validated` events matter to it; if not, none are read from the store for it."""
+        """Whether `Validated` events matter to it; if not, its trials note none of theirs."""
         ...
 
     def on_event(
