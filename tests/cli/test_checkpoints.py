@@ -10,6 +10,7 @@ import numpy as np
 import pytest
 from safetensors.numpy import save_file
 
+from burst.cli import reading
 from burst.cli.submitting import prepare, submit
 from burst.core.model import Checkpoint, Experiment
 from tests.cli import world
@@ -284,3 +285,16 @@ def test_what_names_no_place_to_give_up_is_told_of_the_argument(burst: Burst, ur
     assert f"{url!r} names no place of checkpoints" in said
     assert "BURST_BLOBS" not in said
     assert "lies in" in said
+
+
+def test_the_best_checkpoint_of_a_trial_is_another_than_the_newest(burst: Burst) -> None:
+    experiment, trial = world.experiment(), world.trial()
+    metric = reading.metric_of(experiment)
+    saved = {
+        letter: world.checkpoint(trial, letter, batches=at, metrics={metric: value})
+        for letter, at, value in (("b", 3, 0.5), ("c", 6, 0.2), ("d", 9, 0.4))
+    }
+    world.put(burst.session.store, experiment, trial, *saved.values())
+    assert reading.best_checkpoint(experiment, saved.values()) == saved["c"]
+    told = burst("checkpoint", "download", "--best", saved["b"].id, status=2)
+    assert "leave --best out" in told.stderr

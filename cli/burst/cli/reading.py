@@ -63,6 +63,20 @@ def best_trial(experiment: Experiment, trials: Iterable[Trial]) -> Trial | None:
     return ranked[0] if ranked else None
 
 
+def best_checkpoint(
+    experiment: Experiment, checkpoints: Iterable[Checkpoint]
+) -> Checkpoint | None:
+    """The one that was saved with the best validation; None where none was saved with any."""
+    metric = metric_of(experiment)
+    sign = 1.0 if searcher_of(experiment).get("smaller_is_better", True) else -1.0
+    ranked = [
+        (sign * each.metrics[metric], -each.batches, each)
+        for each in checkpoints
+        if each.deleted is None and not math.isnan(each.metrics.get(metric, math.nan))
+    ]
+    return min(ranked, key=lambda entry: entry[:2])[2] if ranked else None
+
+
 def overviews(store: Store, limit: int | None) -> list[Overview]:
     """The live experiments and the newest `limit` ones (None: all), newest first."""
     recent = store.children(Experiment, "", limit=limit, newest_first=True)

@@ -82,13 +82,15 @@ def show(session: Session, checkpoint: str, as_json: bool) -> None:
 @click.option(
     "--no-base", is_flag=True, help="Of a model with adapters, write the adapters alone."
 )
+@click.option("--best", is_flag=True, help="Of a trial or an experiment, the best validation's.")
 @click.option("--force", is_flag=True, help="Overwrite files that are there.")
 @json_option
 @pass_session
-def download(
+def download(  # noqa: PLR0913 - an option each
     session: Session,
     checkpoint: str,
     folder: Path | None,
+    best: bool,
     shard_size: str,
     no_base: bool,
     force: bool,
@@ -123,7 +125,8 @@ def download(
                 force=force,
             )
 
-    found, (into, files) = _with_newest(session, checkpoint, fetch)
+    wanted = _best_of(session, checkpoint) if best else checkpoint
+    found, (into, files) = _with_newest(session, wanted, fetch)
     if as_json:
         paths = [str(path) for path in files]
         session.json({"checkpoint": found.id, "folder": str(into), "files": paths})
@@ -286,6 +289,30 @@ def _find(session: Session, ref: str) -> Checkpoint:
     from burst.cli.ids import find_checkpoint
 
     return find_checkpoint(session.store, ref)
+
+
+def _best_of(session: Session, ref: str) -> str:
+    from burst.cli.ids import checkpoints_of
+    from burst.cli.reading import best_checkpoint, metric_of
+    from burst.core.errors import NotFound, UsageError
+    from burst.core.model import Experiment
+
+    if ref.startswith("ckpt-"):
+        raise UsageError(
+            f"{ref} is one checkpoint, so it has no best",
+            mend="leave --best out, or name the trial or the experiment",
+        )
+    of, there = checkpoints_of(session.store, ref)
+    experiment = session.store.get(Experiment, of.partition(".")[0])
+    found = best_checkpoint(experiment, there)
+    if found is None:
+        raise NotFound(
+            f"no checkpoint of {of} was saved with a validation",
+            why=f"none that is there has {metric_of(experiment)!r}, which `searcher.metric` names",
+            mend=f"`burst checkpoint list {of}` prints those there are; without --best the newest "
+            "is taken",
+        )
+    return found.id
 
 
 def _with_newest(
