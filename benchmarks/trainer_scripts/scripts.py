@@ -16,8 +16,8 @@ from burst.core.clock import SystemClock
 from burst.core.launch import StopFlag
 from burst.harness.connect import folder_link, meet, open_engine, open_session
 from burst.harness.session import Session
-from burst.harness.transformers import connection, patching
-from burst.harness.transformers.ending import Ending
+from burst.harness.transformers.script.ending import Ending
+from burst.harness.transformers.trainer import connection, patching
 from burst.harness.trial.goal import Goal
 
 LENGTH = 32
