@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import defaultdict
 from pathlib import Path
 from typing import Any
 
@@ -199,3 +200,32 @@ def test_a_batch_size_that_was_found_is_gone_on_with(
 ) -> None:
     make = script(auto_find_batch_size=True, num_train_epochs=1, trainer=Cramped)
     check(tmp_path, monkeypatch, make, [3, 8])
+
+
+class Adding(Trainer):
+    """Logs what it adds up itself, as those of trl do."""
+
+    def __init__(self, *args: Any, **kwargs: Any) -> None:
+        super().__init__(*args, **kwargs)
+        self._sums: dict[str, Any] = {"train": defaultdict(list), "eval": defaultdict(list)}
+        self._tokens = 0
+
+    def compute_loss(self, model: Any, inputs: Any, *args: Any, **kwargs: Any) -> Any:
+        mode = "train" if model.training else "eval"
+        self._tokens += inputs["input_ids"].numel()
+        self._sums[mode]["width"].append(inputs["input_ids"].shape[1])
+        return super().compute_loss(model, inputs, *args, **kwargs)
+
+    def log(self, logs: dict[str, float], start_time: float | None = None) -> None:
+        mode = "train" if "loss" in logs else "eval"
+        for name, values in self._sums[mode].items():
+            logs[f"{mode}_{name}"] = sum(values) / len(values)
+        logs["tokens"] = self._tokens
+        self._sums[mode].clear()
+        super().log(logs, start_time)
+
+
+def test_what_a_derived_class_adds_up_goes_on(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    check(tmp_path, monkeypatch, script(trainer=Adding, logging_steps=4), [3, 9, 12])

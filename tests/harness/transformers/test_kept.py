@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 from pathlib import Path
 from typing import Any
 
@@ -85,6 +86,29 @@ def test_what_a_script_evaluates_and_predicts_after_training_is_reported(house: 
     last = dict(house.rows("validation"))[2]
     assert {"eval_loss", "held_out_loss"} <= last.keys()
     assert "test_loss" in dict(house.rows("test"))[2]
+
+
+def test_an_evaluation_after_training_does_not_take_the_place_of_one_in_it(house: House) -> None:
+    class Then(Trainer):
+        def train(self, *args: Any, **kwargs: Any) -> Any:
+            result = super().train(*args, **kwargs)
+            self.evaluate(Rows(3))
+            return result
+
+    make = script(trainer=Then)
+    trainer = house.attempt(make)
+    history = trainer.state.log_history
+    first, second = (row for row in history if row["epoch"] == 3 and "eval_loss" in row)
+    assert first["eval_loss"] != second["eval_loss"]
+    assert dict(house.rows("validation"))[18]["eval_loss"] == first["eval_loss"]
+
+
+def test_a_script_that_trains_in_a_thread_is_attached_without_a_handler_of_signals() -> None:
+    found: list[bool] = []
+    thread = threading.Thread(target=lambda: found.append(connection._terminated(bool)()))
+    thread.start()
+    thread.join()
+    assert found == [False]
 
 
 def test_a_checkpoint_is_saved_at_the_trainers_own_points_and_its_folder_is_not_written(

@@ -77,15 +77,19 @@ class Attached:
         finally:
             self._depth -= 1
         if self._depth == 0 and self._evaluated:
-            metrics, self._evaluated = self._evaluated, {}
-            self.reports.evaluated(int(self._trainer.state.global_step), metrics)
+            self._report()
 
     def evaluated(self, metrics: Mapping[str, Any]) -> None:
         """One data set's metrics."""
         self._evaluated |= metrics
         if self._depth == 0:  # by a loop of the script's own
-            self.reports.evaluated(int(self._trainer.state.global_step), metrics)
-            self._evaluated = {}
+            self._report()
+
+    def _report(self) -> None:
+        metrics, self._evaluated = self._evaluated, {}
+        training = self.training is not None or self.aside
+        step = int(self._trainer.state.global_step)
+        self.reports.evaluated(step, metrics, training=training)
 
     @property
     def evaluating(self) -> bool:

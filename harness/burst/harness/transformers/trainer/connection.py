@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import threading
+from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Literal
@@ -127,18 +129,25 @@ def _to_experiment(spec: LaunchSpec) -> Connection:
     place = Place.from_environment()
     if config.reproducibility.mode == "strict":
         determinism.prepare("strict", None)
-    terminated = Terminated(lambda: others_failed(spec, place.rank))
-    session = connect(spec, config, lambda: terminated.asked)
+    session = connect(spec, config, _terminated(lambda: others_failed(spec, place.rank)))
     return _installed(Connection(session, Ending(session, spec), Terms.of(config), spec.path))
 
 
 def _to_folder(folder: Path) -> Connection:
     gang = meet("cpu")
     link = replace(folder_link(folder, gang), keep=KEEP)
-    terminated = Terminated(lambda: False)
-    session = open_session(link, gang, asked=lambda: terminated.asked)
+    session = open_session(link, gang, asked=_terminated(lambda: False))
     session.engine = open_engine(link, session)
     return _installed(Connection(session, Ending(session, None), Terms()))
+
+
+def _terminated(hopeless: Callable[[], bool]) -> Callable[[], bool]:
+    """Whether SIGTERM has come. A script that trains in a thread keeps its own way with signals,
+    which only the main thread may set: it hears of a stop by the launch's flag alone."""
+    if threading.current_thread() is not threading.main_thread():
+        return lambda: False
+    terminated = Terminated(hopeless)
+    return lambda: terminated.asked
 
 
 def _installed(made: Connection) -> Connection:

@@ -119,9 +119,10 @@ class TrainerMemory(PyTorchCallback):
                 f"training goes on with batches of {found}: larger are out of memory."
             )
 
-    def stood(self, name: str) -> bool:
-        """Whether the workers of this evaluation loader ran when the restored state was taken."""
-        return name in self._loaded.get("standing", ())
+    def stood(self, name: str) -> Any:
+        """The generators of this evaluation loader, if its workers ran when the restored state was
+        taken; else None."""
+        return self._loaded.get("standing", {}).get(name)
 
     def _history(self) -> str:
         """The log, a line of JSON each; what was written once is not written again."""

@@ -11,6 +11,7 @@ import torch
 
 from burst.harness.distributed import DistributedContext
 from burst.harness.errors import TrialError
+from burst.harness.transformers.trainer import extras
 from burst.harness.transformers.trainer.folders import BestFolder
 from burst.harness.trial.exports import tokenizer_files
 from burst.harness.trial.lr_scheduler import LRScheduler, StepMode
@@ -78,15 +79,22 @@ class TrainerState(TrialState):
     """A trial's state, with what only a Trainer has. Its own half can be that of a moment before:
     of the boundary that an evaluation was left in the middle of."""
 
-    best: BestFolder | None = None
+    trainer: Any = None
     frozen: dict[str, Any] | None = None
     """What of `own` is to be saved in place of what there is now."""
 
+    def __post_init__(self) -> None:
+        self.best = BestFolder(self.trainer)
+
     def own(self, models: Sequence[ModelState]) -> dict[str, Any]:
-        best = {} if self.best is None else self.best.state()
-        return {**super().own(models), "best": best, **(self.frozen or {})}
+        found = {**super().own(models), "best": self.best.state(), "extras": self.extras()}
+        return {**found, **(self.frozen or {})}
+
+    def extras(self) -> dict[str, Any]:
+        """What the Trainer's own class adds up."""
+        return extras.taken(self.trainer)
 
     def load_own(self, state: Mapping[str, Any], *, gradients: bool = True) -> None:
         super().load_own(state, gradients=gradients)
-        if self.best is not None:
-            self.best.load_state(state["best"])
+        self.best.load_state(state["best"])
+        extras.put_back(self.trainer, state["extras"])

@@ -54,13 +54,23 @@ class Reports:
     def predicted(self, step: int, metrics: Mapping[str, Any]) -> None:
         self._report("test", step, numbers_of(metrics))
 
-    def evaluated(self, step: int, metrics: Mapping[str, Any]) -> None:
+    def evaluated(self, step: int, metrics: Mapping[str, Any], *, training: bool = True) -> None:
         """The metrics of a whole evaluation.
+
+        Args:
+            training: whether it is one of a training. Any other may be of another model (the best
+                one, loaded at the end), so it only adds what the row of that step has not.
 
         Raises:
             ConfigError: the search goes by a metric that is not among them.
         """
-        row = self._merged(VALIDATION, step, numbers_of(metrics))
+        values = numbers_of(metrics)
+        before = self._rows.get(VALIDATION)
+        if not training and before is not None and before[0] == step:
+            values = {name: value for name, value in values.items() if name not in before[1]}
+            if not values:
+                return
+        row = self._merged(VALIDATION, step, values)
         self.validated, self.metrics = step, row
         self.best = self._session.progress.judge(step + self._offset, row)
         self._send(VALIDATION, step, row)

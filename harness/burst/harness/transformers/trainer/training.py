@@ -18,7 +18,7 @@ from burst.harness import envelope
 from burst.harness.agreement import Wish
 from burst.harness.checkpoints.codec import rng
 from burst.harness.transformers.trainer.connection import Connection
-from burst.harness.transformers.trainer.folders import BestFolder, needs_folders, start_of
+from burst.harness.transformers.trainer.folders import needs_folders, start_of
 from burst.harness.transformers.trainer.lengths import set_length
 from burst.harness.transformers.trainer.loading import Followed, follow
 from burst.harness.transformers.trainer.memory import Place, RankSums, TrainerMemory
@@ -84,8 +84,10 @@ class Training:
         self._parts = Parts(trainer, session.distributed)
         self._memory = TrainerMemory(trainer)
         self._sums = RankSums(trainer)
-        callbacks, best = {KEPT_AS: self._memory}, BestFolder(trainer)
-        self._state = TrainerState(self._parts, callbacks, self._sums, self._followed, best=best)
+        callbacks = {KEPT_AS: self._memory}
+        self._state = TrainerState(
+            self._parts, callbacks, self._sums, self._followed, trainer=trainer
+        )
         self._keeper = Keeper(self._state, session, self._surroundings(), terms.start)
         self._saves = Saves(session, self._keeper, self._schedule(), self._lengths)
         progress = session.progress
@@ -265,13 +267,19 @@ class Training:
 
     def evaluates_with(self, name: str, loader: Any) -> None:
         """The Trainer has made, or has again, a loader of evaluation data."""
-        if self._memory.stood(name):
-            start_quietly(self._trainer, name, loader)
+        private = self._memory.stood(name)
+        if private is not None:
+            start_quietly(self._trainer, name, loader, private)
 
     def _freeze(self) -> None:
         """Remember how things stand, for a stop in the evaluation that comes."""
         self._memory.frozen = self._memory.state_dict()
-        self._state.frozen = {"rng": rng.capture(), "metrics": self._sums.state()}
+        extras = self._state.extras()
+        self._state.frozen = {
+            "rng": rng.capture(),
+            "metrics": self._sums.state(),
+            "extras": extras,
+        }
 
     def save_is_due(self) -> None:
         """The Trainer would save now."""

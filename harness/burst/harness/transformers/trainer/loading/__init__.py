@@ -5,7 +5,7 @@ moments that matter, how many batches were given out, and later has a pass begin
 the batches, and the random states in each of them, that an uninterrupted run would have.
 """
 
-from burst.harness.transformers.trainer.loading.attaching import follow, followed_of
+from burst.harness.transformers.trainer.loading.attaching import follow, followed_of, generators_of
 from burst.harness.transformers.trainer.loading.following import Followed
 
-__all__ = ["Followed", "follow", "followed_of"]
+__all__ = ["Followed", "follow", "followed_of", "generators_of"]

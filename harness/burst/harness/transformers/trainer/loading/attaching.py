@@ -106,6 +106,12 @@ def _unordered(loader: Any) -> str:
     )
 
 
+def generators_of(loader: Any) -> Generators:
+    """The random generators that a loader's parts hold for themselves."""
+    adapted = issubclass(type(loader), DataLoaderShard | DataLoaderDispatcher)
+    return Generators(_parts(loader, loader.base_dataloader if adapted else loader))
+
+
 def followed_of(loader: Any) -> Followed | None:
     """Who follows a loader, if anybody does."""
     found = getattr(loader, "__dict__", {}).get("_burst_followed")
