@@ -15,9 +15,9 @@ from collections.abc import Callable
 from types import TracebackType
 from typing import Any, NoReturn
 
+from burst.core.errors import BurstError
 from burst.core.launch import COMMAND_VARIABLE, LaunchSpec, Outcome
 from burst.core.model import ExitKind
-from burst.harness.errors import TrialError
 from burst.harness.leaving import has_left, leave_badly, leave_well
 from burst.harness.session import Session
 from burst.harness.traces import format_user_traceback
@@ -26,6 +26,11 @@ EARLY_STOPPING = "early_stopping"
 """The code of the reason of a trial that stopped itself."""
 _TRY_AGAIN = 75
 """EX_TEMPFAIL of sysexits.h: what is wrong is only that it did not run to its end."""
+
+
+class LeftEarly(BurstError):
+    """A script left in the middle of its training. It may have had a reason that does not come
+    again, such as a signal that it heard itself, so it is tried again."""
 
 
 class Ending:
@@ -147,8 +152,8 @@ class Ending:
             raise
 
 
-def _left_early() -> TrialError:
-    return TrialError(
+def _left_early() -> LeftEarly:
+    return LeftEarly(
         "the script ended before its training did",
         why="something in it called sys.exit, or caught what ended the training and left",
         mend="to end training early, set control.should_training_stop in a callback",
