@@ -33,7 +33,7 @@ log = logging.getLogger(__name__)
 SLACK_S = 15.0
 """After a drain's deadline its agent ends it by itself; later than this it is told to kill."""
 _ROW = 10
-_FINAL = ("TrialError", "ConfigError")
+_FINAL = ("TrialError", "ConfigError", "RowsRefused")
 """Errors of what was written rather than of what happened: they come again every time."""
 
 

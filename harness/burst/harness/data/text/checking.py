@@ -24,7 +24,7 @@ from burst.core.blobs import open_blobs
 from burst.core.config.data_rules import DataRules, read_data_rules
 from burst.core.launch import LaunchSpec, read_launch
 from burst.harness.data.checks import is_stream
-from burst.harness.data.errors import DataError
+from burst.harness.data.errors import DataError, RowsRefused
 from burst.harness.data.text.rows import Numbers, broken_by, finders
 
 _ROWS_AT_ONCE = 10_000
@@ -137,7 +137,7 @@ def look_at(rows: Any, rules: DataRules, name: str, vocabulary: int | None = Non
 def _without(rows: Any, report: Report, told: Told | None) -> Any:
     failing = report.told("fail")
     if failing:
-        raise DataError(
+        raise RowsRefused(
             f"the {report.name} break the rules for data (`data.validate`)",
             why=failing,
             mend="mend the rows, or let the rule `drop` or `quarantine` them",
@@ -154,7 +154,7 @@ def _without(rows: Any, report: Report, told: Told | None) -> Any:
     elif _is_chief():
         _log.warning("%s", said)
     if len(gone) == report.rows:
-        raise DataError(
+        raise RowsRefused(
             f"none of the {report.name} keeps the rules for data (`data.validate`)",
             why=report.told("drop", "quarantine"),
             mend="look at the rules, and at how the rows are made",
