@@ -154,6 +154,9 @@ def test_a_log_policy_ends_the_trial_at_its_first_crash() -> None:
     [
         ("burst.harness.errors.TrialError", True),
         ("ConfigError", True),
+        ("burst.harness.data.errors.RowsRefused", True),
+        ("DataError", False),
+        ("burst.harness.transformers.script.ending.LeftEarly", False),
         ("RuntimeError", False),
         ("SIGKILL", False),
     ],
