@@ -22,8 +22,8 @@ from benchmarks.trainer_scripts.turns import Compared, Rate, Script, by_turns
 RATIO = 0.98
 SLOWER = 1.2
 EARLY, LATE = 10, 100_000
-BERT = Script(bert_tiny, VOCABULARY, steps=12, turns=60)
-TINIEST = Script(tiniest, 64, steps=100, turns=60)
+BERT = Script(bert_tiny, VOCABULARY, steps=12, turns=40)
+TINIEST = Script(tiniest, 64, steps=100, turns=40)
 SAVING = Script(bert_tiny, VOCABULARY, steps=24, turns=30, saves=True)
 
 

@@ -18,7 +18,7 @@ from benchmarks.trainer_scripts.scripts import arguments, connected, trainer_of
 
 ROWS = 1_000_000
 BATCH = 8
-ROUNDS = 7
+ROUNDS = 5
 
 
 class Numbers(torch.utils.data.Dataset[Any]):
