@@ -225,6 +225,30 @@ class Adding(Trainer):
         super().log(logs, start_time)
 
 
+class Buffering(Trainer):
+    """Makes something for three steps at a time, as trainers by reinforcement do, and counts."""
+
+    def __init__(self, *args: Any, **kwargs: Any) -> None:
+        super().__init__(*args, **kwargs)
+        self._made: list[dict[str, Any]] | None = None
+        self._count = 0
+
+    def compute_loss(self, model: Any, inputs: Any, *args: Any, **kwargs: Any) -> Any:
+        if model.training:
+            if self._count % 3 == 0:
+                self._made = [{"scale": torch.rand(()) + 0.5} for _ in range(3)]
+            scale = (self._made or [])[self._count % 3]["scale"]
+            self._count += 1
+            return scale * super().compute_loss(model, inputs)
+        return super().compute_loss(model, inputs, *args, **kwargs)
+
+
+def test_what_a_derived_class_has_made_ahead_is_gone_on_with(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    check(tmp_path, monkeypatch, script(trainer=Buffering), [2, 8, 16])
+
+
 def test_what_a_derived_class_adds_up_goes_on(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

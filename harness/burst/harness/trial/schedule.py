@@ -95,7 +95,8 @@ class Schedule:
         for what, interval in self._every.items():
             if now - self._marks[what] >= interval and not self._asked & what:
                 wish |= what
-        self._asked |= wish
+        if wish:
+            self._asked |= wish
         if self.seconds is not None and trained >= self.seconds:
             wish |= Wish.END
         return wish

@@ -11,7 +11,7 @@ import torch
 
 from burst.harness.distributed import DistributedContext
 from burst.harness.errors import TrialError
-from burst.harness.transformers.trainer import extras
+from burst.harness.transformers.trainer.extras import Extras
 from burst.harness.transformers.trainer.folders import BestFolder
 from burst.harness.trial.exports import tokenizer_files
 from burst.harness.trial.lr_scheduler import LRScheduler, StepMode
@@ -85,16 +85,13 @@ class TrainerState(TrialState):
 
     def __post_init__(self) -> None:
         self.best = BestFolder(self.trainer)
+        self.extras = Extras(self.trainer)
 
     def own(self, models: Sequence[ModelState]) -> dict[str, Any]:
-        found = {**super().own(models), "best": self.best.state(), "extras": self.extras()}
-        return {**found, **(self.frozen or {})}
-
-    def extras(self) -> dict[str, Any]:
-        """What the Trainer's own class adds up."""
-        return extras.taken(self.trainer)
+        found = {"best": self.best.state(), "extras": self.extras.state()}
+        return {**super().own(models), **found, **(self.frozen or {})}
 
     def load_own(self, state: Mapping[str, Any], *, gradients: bool = True) -> None:
         super().load_own(state, gradients=gradients)
         self.best.load_state(state["best"])
-        extras.put_back(self.trainer, state["extras"])
+        self.extras.load_state(state["extras"])

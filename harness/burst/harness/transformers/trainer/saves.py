@@ -65,11 +65,13 @@ class Saves:
 
     def poll(self) -> None:
         """Collective."""
-        wish = Wish.DRAIN if self._session.asked() else Wish.NOTHING
+        wish = int(Wish.DRAIN) if self._session.asked() else 0
         if self._schedule.timed and self._session.chief:
             now = self._session.clock.monotonic()
-            wish |= self._schedule.overdue(now, self.seconds)
-        self.agreed |= Wish(self._session.agreement.poll(int(wish)))
+            wish |= int(self._schedule.overdue(now, self.seconds))
+        agreed = self._session.agreement.poll(wish)
+        if agreed:  # at few steps, and flags take their time
+            self.agreed |= Wish(agreed)
 
     def save_due(self, batches: int, *, wanted: bool, later: bool) -> None:
         """Save after so many batches, if anything asks for it.
@@ -78,9 +80,11 @@ class Saves:
             wanted: whether it must be saved: a validation was the best so far.
             later: whether another boundary of the very same weights follows at once.
         """
-        by_schedule = (self._schedule.due(batches) | self.agreed) & Wish.CHECKPOINT
-        self.agreed &= ~Wish.CHECKPOINT
-        self.due |= bool(by_schedule) or wanted
+        scheduled = self._schedule.due(batches)
+        if scheduled or self.agreed:
+            self.due |= bool((scheduled | self.agreed) & Wish.CHECKPOINT)
+            self.agreed &= ~Wish.CHECKPOINT
+        self.due |= wanted
         if self.due and not later:
             self.due = False
             self.save(dispensable=not wanted)

@@ -234,19 +234,25 @@ class Training:
         self._parts.batch = int(self._trainer.state.global_step)
         self._guard_scale()
         saves.begin_boundary()
-        self._leave_if_asked()
-        if saves.agreed & Wish.END:
-            control.should_training_stop = True
+        if saves.agreed:  # seldom, and flags take their time
+            self._leave_if_asked()
+            if saves.agreed & Wish.END:
+                control.should_training_stop = True
         if control.should_evaluate:
-            self._freeze()
-        try:
-            with saves.expected.validating():
-                act()
-        finally:
-            self._memory.frozen = self._state.frozen = None
+            self._evaluate(act)
+        else:
+            act()
         place.pending = False
         self._save_due()
         saves.end_boundary()
+
+    def _evaluate(self, act: Callable[[], None]) -> None:
+        self._freeze()
+        try:
+            with self._saves.expected.validating():
+                act()
+        finally:
+            self._memory.frozen = self._state.frozen = None
 
     def _guard_scale(self) -> None:
         for scaler in self._parts.scalers:
@@ -274,11 +280,10 @@ class Training:
     def _freeze(self) -> None:
         """Remember how things stand, for a stop in the evaluation that comes."""
         self._memory.frozen = self._memory.state_dict()
-        extras = self._state.extras()
         self._state.frozen = {
             "rng": rng.capture(),
             "metrics": self._sums.state(),
-            "extras": extras,
+            "extras": self._state.extras.state(),
         }
 
     def save_is_due(self) -> None:
