@@ -15,16 +15,20 @@ from burst.core.errors import BurstError
 from burst.harness.data.errors import DataError
 from burst.harness.errors import did_you_mean
 
+_AS_WRITTEN: Mapping[str, Any] = {"keep_default_na": False, "na_values": ["", "nan", "NaN"]}
+"""What a field of a csv has to be to count as missing: a text may well be `None` or `NA`."""
 FORMATS: Mapping[str, tuple[str, Mapping[str, Any]]] = {
-    ".csv": ("csv", {}),
-    ".tsv": ("csv", {"sep": "\t"}),
+    ".csv": ("csv", _AS_WRITTEN),
+    ".tsv": ("csv", {"sep": "\t", **_AS_WRITTEN}),
     ".json": ("json", {}),
     ".jsonl": ("json", {}),
-    ".parquet": ("parquet", {}),
+    ".parquet": ("parquet", {"batch_size": 10_000}),
     ".arrow": ("arrow", {}),
-    ".txt": ("text", {}),
+    ".txt": ("text", {"encoding": "utf-8-sig"}),
 }
-"""By the end of a file's name: how Hugging Face calls its format, and what that is read with."""
+"""By the end of a file's name: how Hugging Face calls its format, and what that is read with.
+Parquet is read by a number of rows, as its reader else takes the first group's, which may be none;
+text without the mark that some editors begin a file with."""
 _COMPRESSED = (".gz", ".bz2", ".xz", ".zst")
 _BESIDE = re.compile(
     r"(readme|license|licence|notice|_success)(\..*)?|.*\.(md|ya?ml|lock|py)", re.I
@@ -69,7 +73,7 @@ def find(path: str | Path, split: str | None) -> Files | Saved:
     """
     url, storage = _place(str(path))
     system, inner = _opened(url, storage)
-    if any(mark in inner for mark in "*?["):
+    if any(mark in inner for mark in "*?[") and not _is_there(system, inner):
         found = {name: info for name, info in _globbed(system, inner) if not _is_hidden(name)}
         root = inner[: re.search(r"[*?\[]", inner).start()].rpartition("/")[0]  # type: ignore[union-attr]
     else:
@@ -84,7 +88,8 @@ def find(path: str | Path, split: str | None) -> Files | Saved:
         raise DataError(
             f"there are no files at {url}",
             why="the folder is empty, or the pattern fits nothing",
-            mend=f"data lies in files that end in {', '.join(FORMATS)}, each maybe compressed",
+            mend=f"data lies in files that end in {', '.join(FORMATS)}, each maybe compressed; in "
+            "a pattern, [[] stands for [ itself",
         )
     chosen = _of_split(found, root, split, url)
     name, options = _format(chosen, url)
@@ -131,6 +136,14 @@ def _info(system: Any, inner: str, url: str) -> Mapping[str, Any]:
         ) from None
     except Exception as error:
         raise _unreachable(url, error) from error
+
+
+def _is_there(system: Any, inner: str) -> bool:
+    """Whether what looks like a pattern is a name."""
+    try:
+        return bool(system.exists(inner))
+    except Exception:  # what cannot be asked for as a name may still be listed
+        return False
 
 
 def _near(system: Any, inner: str) -> str:

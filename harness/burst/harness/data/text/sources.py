@@ -20,11 +20,11 @@ import datasets
 from burst.harness.data.errors import DataError
 from burst.harness.data.text.cache import Cache, open_cache, sha256_of
 from burst.harness.data.text.files import Files, Saved, find, no_split
-from burst.harness.data.text.tables import fingerprint_of, open_table, write_table
+from burst.harness.data.text.reading import Reader, no_rows
+from burst.harness.data.text.tables import fingerprint_of, open_table
 
 _SHARDS = 16
 """Parts of a table that is read as a stream, so that it can be split over that many readers."""
-_ROWS_AT_ONCE = 10_000
 
 
 def load(
@@ -58,8 +58,8 @@ def load(
         return _saved(found, split, streaming)
     options = {**found.options, **options}
     if streaming:
-        with tempfile.TemporaryDirectory(prefix="burst-") as folder, _told(path, found):
-            return _read(found, options, streaming=True, cache_dir=folder)
+        with tempfile.TemporaryDirectory(prefix="burst-") as folder:
+            return Reader(path, found, options, folder).stream()
     store = open_cache(cache)
     name = _fingerprint(found, options, store)
     return open_table(store.table(name, lambda to: _make(path, found, options, to)), name)
@@ -69,6 +69,8 @@ def _saved(found: Saved, split: str | None, streaming: bool) -> Any:
     try:
         rows = datasets.load_from_disk(found.folder, storage_options=dict(found.storage) or None)
     except Exception as error:
+        if isinstance(error, IndexError):  # of a list of its parts, which is empty
+            raise no_rows(found.folder) from error
         raise DataError(
             f"{found.folder} cannot be read as a saved dataset",
             why=f"{type(error).__name__}: {error}",
@@ -87,38 +89,8 @@ def _saved(found: Saved, split: str | None, streaming: bool) -> Any:
 
 def _make(path: str | Path, found: Files, options: Mapping[str, Any], to: Path) -> None:
     """Write the table that the readers make of the files."""
-    with tempfile.TemporaryDirectory(dir=to.parent, prefix=".burst-") as folder:
-        with _told(path, found), _quiet():
-            rows = _read(found, options, streaming=False, cache_dir=folder)
-        arrow = rows.with_format("arrow")
-        write_table(to, rows.features, arrow.iter(batch_size=_ROWS_AT_ONCE))
-
-
-def _read(found: Files, options: Mapping[str, Any], **more: Any) -> Any:
-    return datasets.load_dataset(
-        found.format,
-        data_files={"train": list(found.paths)},
-        split="train",
-        storage_options=dict(found.storage) or None,
-        **options,
-        **more,
-    )
-
-
-@contextmanager
-def _told(path: str | Path, found: Files) -> Iterator[None]:
-    """What the readers say, with what was read."""
-    try:
-        yield
-    except Exception as error:
-        cause = error.__cause__ or error
-        files = f"{len(found.paths)} files, the first {found.paths[0]}"
-        raise DataError(
-            f"{path} cannot be read as {found.format}",
-            why=f"{type(cause).__name__}: {cause} ({files})"[:2000],
-            mend="mend the file that it names, or give the reader's options as load(…, sep=…, "
-            "field=…, features=…)",
-        ) from error
+    with tempfile.TemporaryDirectory(dir=to.parent, prefix=".burst-") as folder, _quiet():
+        Reader(path, found, options, folder).write(to)
 
 
 @contextmanager
