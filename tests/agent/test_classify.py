@@ -36,6 +36,24 @@ def test_a_crash_after_the_last_word_costs_nothing(status: int | None) -> None:
     assert exit.kind is ExitKind.COMPLETED
 
 
+PART = Outcome(kind=ExitKind.COMPLETED, status_to_come=True, part=True)
+
+
+@pytest.mark.parametrize("status", [1, -signal.SIGKILL, 137, None])
+@pytest.mark.parametrize("kind", [ExitKind.COMPLETED, ExitKind.STOPPED])
+def test_what_a_part_of_a_command_said_does_not_stand_where_the_command_failed(
+    status: int | None, kind: ExitKind
+) -> None:
+    said = PART.model_copy(update={"kind": kind})
+    assert classify(Ended(status=status, outcome=said)).kind is ExitKind.CRASHED
+    assert classify(Ended(status=0, outcome=said)).kind is kind
+
+
+def test_a_part_that_left_as_it_was_asked_to_has_left_whatever_the_shell_makes_of_it() -> None:
+    left = Outcome(kind=ExitKind.DRAINED, part=True)
+    assert classify(Ended(status=75, outcome=left)).kind is ExitKind.DRAINED
+
+
 SAID = Outcome(kind=ExitKind.COMPLETED, status_to_come=True)
 
 

@@ -153,6 +153,10 @@ class Outcome(BaseModel):
     """Whether the program said it while it was leaving and its exit status was its own to choose:
     one that is not 0 then still means that it failed."""
 
+    part: bool = False
+    """Whether it was said by a program that the command had started, such as one of several in a
+    shell script: how the command itself ends then decides, unless it was asked to leave."""
+
     def write(self, folder: Path) -> None:
         _write_json(folder / "outcome.json", self.model_dump_json())
 

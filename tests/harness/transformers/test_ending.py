@@ -17,6 +17,7 @@ from burst.runner.agent.ends.classify import Ended, classify
 
 PREAMBLE = """
 import os, signal, sys
+os.environ.setdefault("BURST_COMMAND", str(os.getpid()))
 from burst.core.launch import read_launch
 from burst.harness.session import Session
 from burst.harness.transformers.script.ending import Ending
@@ -47,12 +48,17 @@ def spec_in(folder: Path) -> LaunchSpec:
     return made
 
 
-def run(folder: Path, script: str, drain: Drain | None = None) -> Left:
-    """Run a script in which a training has begun, and judge what it left."""
+def run(folder: Path, script: str, drain: Drain | None = None, *, below: bool = False) -> Left:
+    """Run a script in which a training has begun, and judge what it left.
+
+    Args:
+        below: whether it is one that the command has started.
+    """
     spec = spec_in(folder)
     done = subprocess.run(
         [sys.executable, "-c", PREAMBLE + script],
-        env={**os.environ, "BURST_LAUNCH": str(folder / "spec.json")},
+        env={**os.environ, "BURST_LAUNCH": str(folder / "spec.json")}
+        | ({"BURST_COMMAND": "1"} if below else {}),
         capture_output=True,
         text=True,
         check=False,
@@ -156,9 +162,9 @@ def test_one_that_was_asked_to_leave_has_drained_whatever_it_does_then(
 def test_leaving_stops_a_chain_of_commands_but_is_no_failure_of_the_command_itself(
     tmp_path: Path,
 ) -> None:
-    below = run(tmp_path / "a", "ending.drained(True)\nending.leave()", PAUSE)
-    alone = "os.environ['BURST_COMMAND'] = str(os.getpid())\n"
-    itself = run(tmp_path / "b", f"{alone}ending.drained(True)\nending.leave()", PAUSE)
+    script = "ending.drained(True)\nending.leave()"
+    below = run(tmp_path / "a", script, PAUSE, below=True)
+    itself = run(tmp_path / "b", script, PAUSE)
     assert (below.status, itself.status) == (75, 0)
     assert ("no failure of the trial" in below.said, itself.said) == (True, "")
 
@@ -170,10 +176,19 @@ def test_a_second_program_of_a_command_speaks_for_both(tmp_path: Path) -> None:
 
 def test_a_second_program_leaves_at_once_where_the_first_was_asked_to(tmp_path: Path) -> None:
     run(tmp_path, "ending.drained(durable=True)", PAUSE)
-    second = run(tmp_path, "print('trains', file=sys.stderr)", PAUSE)
+    second = run(tmp_path, "print('trains', file=sys.stderr)", PAUSE, below=True)
     assert second.status == 75
     assert "trains" not in second.said
     assert second.exit == Exit(kind=ExitKind.DRAINED)
+
+
+def test_what_one_program_of_several_said_does_not_stand_where_another_was_killed(
+    tmp_path: Path,
+) -> None:
+    run(tmp_path, "ending.completed()", below=True)
+    said = Outcome.read(tmp_path)
+    assert classify(Ended(status=-signal.SIGKILL, outcome=said)).kind is ExitKind.CRASHED
+    assert classify(Ended(status=0, outcome=said)).kind is ExitKind.COMPLETED
 
 
 def test_a_fork_that_leaves_says_nothing(tmp_path: Path) -> None:

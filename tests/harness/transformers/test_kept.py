@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import subprocess
+import sys
 import threading
 from pathlib import Path
 from typing import Any
@@ -294,3 +296,21 @@ def test_a_trainer_that_does_not_see_the_other_ranks_is_refused(
 
     with pytest.raises(TrialError, match="trains alone in each of 2 ranks"):
         house.attempt(make)
+
+
+def test_a_program_that_the_script_starts_while_it_trains_runs_alone(tmp_path: Path) -> None:
+    assert connection._hold(tmp_path)
+    held = connection._held.pop()
+    try:
+        code = (
+            "import sys, pathlib\n"
+            "from burst.harness.transformers.trainer import connection\n"
+            "sys.exit(connection._hold(pathlib.Path(sys.argv[1])))"
+        )
+        words = [sys.executable, "-c", code, str(tmp_path)]
+        done = subprocess.run(words, capture_output=True, text=True, check=True)
+        assert "a Trainer here runs alone" in done.stderr
+        held.close()
+        assert subprocess.run(words, capture_output=True, check=False).returncode == 1
+    finally:
+        held.close()

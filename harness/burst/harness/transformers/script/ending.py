@@ -105,13 +105,17 @@ class Ending:
         one of failure, so that what comes after training (`python train.py && python publish.py`)
         does not take half of it for the whole.
         """
-        if os.environ.get(COMMAND_VARIABLE) == str(os.getpid()):
-            raise SystemExit(0)
-        self._session.say(
-            f"burst: left as it was asked to, with status {_TRY_AGAIN} for the shell or launcher "
-            "that waits for it; that is no failure of the trial"
-        )
-        raise SystemExit(_TRY_AGAIN)
+        status = 0 if _is_command() else _TRY_AGAIN
+        if status:
+            self._session.say(
+                f"burst: left as it was asked to, with status {_TRY_AGAIN} for the shell or "
+                "launcher that waits for it; that is no failure of the trial"
+            )
+        if threading.current_thread() is not threading.main_thread():
+            sys.stdout.flush()
+            sys.stderr.flush()
+            os._exit(status)  # SystemExit would end the thread, and the script would go on
+        raise SystemExit(status)
 
     def _say(self, outcome: Outcome) -> None:
         if self._said:
@@ -146,10 +150,16 @@ class Ending:
             self._fail(error)
             return
         try:
-            self._say(self._outcome.model_copy(update={"status_to_come": True}))
+            said = {"status_to_come": True, "part": not _is_command()}
+            self._say(self._outcome.model_copy(update=said))
         except BaseException as untold:
             self._fail(untold)
             raise
+
+
+def _is_command() -> bool:
+    """Whether this process is the trial's command itself, not one that it has started."""
+    return os.environ.get(COMMAND_VARIABLE) == str(os.getpid())
 
 
 def _left_early() -> LeftEarly:

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import fcntl
+import sys
 import threading
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Literal
+from typing import IO, Literal
 
 from burst.core.config.experiment import ExperimentConfig, WarmStart
 from burst.core.launch import LaunchSpec, read_launch
@@ -109,19 +111,43 @@ class Connection:
 
 
 _made: Connection | None = None
+_held: list[IO[bytes]] = []
+"""The file that this process holds as the one that is attached; it goes with the process."""
+_alone = False
+"""Whether another process of this rank is attached."""
 
 
 def connection(folder: str | Path | None = None) -> Connection | None:
     """The connection of this process: to its experiment, or else to a folder; None without
     either. Collective at its first call."""
-    global _made
-    if _made is None:
+    global _made, _alone
+    if _made is None and not _alone:
         spec = read_launch()
         if spec is not None:
-            _made = _to_experiment(spec)
+            _alone = not _hold(spec.path)
+            _made = None if _alone else _to_experiment(spec)
         elif folder is not None:
             _made = _to_folder(Path(folder))
     return _made
+
+
+def _hold(folder: Path) -> bool:
+    """Be the process that speaks for its rank, for as long as it lives; False if there is one.
+
+    A script may start another Python that evaluates while it trains itself. Two of them would
+    report into each other's series, and the first to end would say that training has.
+    """
+    rank = Place.from_environment().rank
+    file = (folder / f"attached.rank{rank}").open("wb")
+    try:
+        fcntl.lockf(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except OSError:
+        file.close()
+        said = "burst: the program that started this one is attached; a Trainer here runs alone"
+        print(said, file=sys.stderr, flush=True)
+        return False
+    _held.append(file)
+    return True
 
 
 def _to_experiment(spec: LaunchSpec) -> Connection:

@@ -73,11 +73,16 @@ def classify(ended: Ended) -> Exit:
 
 
 def _took_back(ended: Ended) -> bool:
-    """Whether a script that said how training ended chose a status of failure after all. Signals,
-    which end a process while it is torn down, are not chosen."""
-    to_come = ended.outcome is not None and ended.outcome.status_to_come
-    chosen = ended.status not in (None, 0) and signal_of(ended.status) is None
-    return to_come and chosen and not ended.forced
+    """Whether a script that said how training ended failed after all. It may choose a status of
+    failure; signals, which end a process while it is torn down, are not chosen. Where a program
+    said it that the command had started, the command had more to do, and a signal ended that."""
+    said = ended.outcome
+    if said is None or said.kind is ExitKind.DRAINED or ended.status == 0:
+        return False
+    if said.part:
+        return True
+    chosen = ended.status is not None and signal_of(ended.status) is None
+    return said.status_to_come and chosen and not ended.forced
 
 
 def _kind_of(ended: Ended, failure: Failure) -> ExitKind:
