@@ -231,3 +231,35 @@ def test_millions_of_tokens_are_looked_at_whatever_the_chunks() -> None:
     pieces = [rows.select(range(first, first + 7500)) for first in range(0, 30_000, 7500)]
     whole = datasets.concatenate_datasets(pieces)
     assert found({"ids": {"max": 999}}, whole) == {"ids": [12_345]}
+
+
+@pytest.mark.parametrize("empty", [[], None, [None]])
+def test_a_part_of_a_stream_that_holds_nothing_is_looked_at_like_any(
+    empty: Any,
+) -> None:
+    """A column of such rows alone says nothing of its kind, and none may end a run."""
+    row = {"input_ids": [1], "attention_mask": [1], "labels": [2], "label": 2, "text": "a"}
+    hole = {"input_ids": empty, "attention_mask": empty, "labels": empty, "label": None}
+    rows = [row, *[{**hole, "text": None}] * 1500, row]
+    rules: list[dict[str, Any]] = [
+        {"empty": "drop"},
+        {"all_padding": "drop"},
+        {"ids": "drop"},
+        {"labels": {"min": 0, "on": "drop"}},
+        {"labels": {"min": 0, "on": "drop", "column": "label"}},
+    ]
+    for rule in rules:
+        whole = checked(datasets.Dataset.from_list([*rows[:2], row]), rule)
+        stream = checked(datasets.Dataset.from_list(rows).to_iterable_dataset(), rule)
+        assert len(list(stream)) == {2: 2, 3: 1502}[len(whole)], rule
+
+
+def test_a_row_without_labels_breaks_their_rule_as_one_and_as_a_list() -> None:
+    for values in ([1, None, 2], [[1], None, [2]], [[[1]], None, [[2]]]):
+        holes = datasets.Dataset.from_dict({"labels": values})
+        assert found({"labels": {"min": 0}}, holes) == {"labels": [1]}
+
+
+def test_a_mask_of_nothing_is_all_padding() -> None:
+    holes = datasets.Dataset.from_dict({"attention_mask": [[1], [None], [None, 1], [0, None]]})
+    assert found({"all_padding": "drop"}, holes) == {"all_padding": [1, 3]}

@@ -7,12 +7,14 @@ from itertools import islice
 from typing import Any
 
 import datasets
+import numpy as np
+import pyarrow as pa
 import pytest
 import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from burst.harness.data import DataError, DataLoader, pack, tokenized
+from burst.harness.data import DataError, DataLoader, checked, pack, tokenized
 from tests.harness.data.text_support import VOCABULARY, rows, tokenizer
 
 DOCUMENTS = st.lists(st.lists(st.integers(0, 999), max_size=23), min_size=1, max_size=30)
@@ -184,3 +186,69 @@ def test_attention_stays_within_a_document() -> None:
 def test_what_cannot_be_packed_is_told(data: Any, length: Any, told: str) -> None:
     with pytest.raises(DataError, match=told):
         pack(data, length)
+
+
+def _typed(kind: Any, *lists: Any) -> datasets.Dataset:
+    return datasets.Dataset(pa.table({"input_ids": pa.array(lists, pa.list_(kind))}))
+
+
+KINDS = [pa.int8(), pa.uint8(), pa.int16(), pa.int32(), pa.uint32(), pa.int64(), pa.uint64()]
+
+
+@pytest.mark.parametrize("kind", KINDS, ids=str)
+def test_an_id_is_packed_as_it_is_or_refused_with_its_row(kind: Any) -> None:
+    bounds = np.iinfo(kind.to_pandas_dtype())
+    for value in (bounds.min, bounds.max, 2**31, 2**33 + 7, -(2**31) - 1):
+        if not bounds.min <= value <= bounds.max:
+            continue
+        made = _typed(kind, [1, 2], [], [3, int(value)])
+        for data in (
+            made,
+            made.to_iterable_dataset(),
+            # What is beyond int64 is changed by the format itself.
+            made.to_iterable_dataset().with_format("np" if value < 2**63 else None),
+        ):
+            if -(2**31) <= value < 2**31:
+                packed = [row["input_ids"] for row in pack(data, 4, documents=False)]
+                assert [list(each) for each in packed] == [[1, 2, 3, value]]
+            else:
+                with pytest.raises(DataError, match=f"token id of .*row.* is {value},"):
+                    list(pack(data, 4))
+        with pytest.raises(DataError, match=r"of row 1 is missing"):
+            pack(_typed(kind, [1, 2], [3, None]), 4)
+
+
+def test_nothing_in_the_place_of_an_id_or_of_a_row_is_refused() -> None:
+    holes = table([[1, 2]] * 7000)
+    holes = datasets.concatenate_datasets([holes, datasets.Dataset.from_list(
+        [{"input_ids": [3, None]}], features=holes.features)])  # fmt: skip
+    with pytest.raises(DataError, match="token id of row 7000 is missing"):
+        pack(holes, 4)
+    with pytest.raises(DataError, match=r"token id of row 0 is missing"):
+        pack(holes.select([7000, 1]), 4)
+    for lists, told in (
+        ([[1], [2, None]], "token id of a row of the stream.* is missing"),
+        ([[1], None], "missing in a row of the stream"),
+        ([[1], [0.5]], "holds no token ids"),
+        ([[1.0]], "holds no token ids"),
+        ([["a"]], "holds no token ids"),
+        ([[[1]]], "holds no token ids"),
+        ([[[1], [2, 3]]], "holds no token ids"),
+    ):
+        stream = datasets.Dataset.from_dict({"input_ids": lists}).to_iterable_dataset()
+        with pytest.raises(DataError, match=told):
+            list(pack(stream, 1))
+
+
+def test_rows_are_packed_once_those_that_hold_nothing_are_left_out() -> None:
+    """As the error says: the rows that are left out still lie in the table."""
+    holes = datasets.Dataset.from_dict({"input_ids": [[1], None, [2, 3], None]})
+    with pytest.raises(DataError, match="missing in 2 rows") as caught:
+        pack(holes, 1)
+    assert "rows 1, 3" in caught.value.why
+    kept = checked(holes, {"empty": "drop"})
+    assert [row["input_ids"] for row in pack(kept, 3)] == [[1, 2, 3]]
+    stream = checked(holes.to_iterable_dataset(), {"empty": "drop"})
+    assert [row["input_ids"].tolist() for row in pack(stream, 3)] == [[1, 2, 3]]
+    with pytest.raises(DataError, match="missing in 1 rows"):
+        pack(holes.select([0, 1]), 1)

@@ -111,7 +111,14 @@ def test_a_tokenizer_without_a_token_to_pad_with_is_refused() -> None:
         Padding.of(Bare())
 
 
-@pytest.mark.parametrize("wrong", [{"side": "top"}, {"multiple": 0}, {"length": 0}])
+@pytest.mark.parametrize(
+    "wrong",
+    [
+        {"side": "top"},
+        *({name: value} for name in ("multiple", "length") for value in (0, -8, 2.5, "8", True)),
+        {"multiple": None},
+    ],
+)
 def test_settings_that_mean_nothing_are_refused(wrong: dict[str, Any]) -> None:
     with pytest.raises(DataError, match=next(iter(wrong))):
         Padding(**wrong)

@@ -9,6 +9,8 @@ from typing import Any
 
 import datasets
 import pytest
+from tokenizers import processors
+from transformers import PreTrainedTokenizerFast
 
 from burst.core.launch import LAUNCH_VARIABLE
 from burst.harness.data import DataError, Padding, load, pack, tokenized
@@ -16,6 +18,7 @@ from tests.harness.data.text_support import (
     documents,
     files_below,
     launch_in,
+    raw_tokenizer,
     rows,
     tokenizer,
 )
@@ -179,6 +182,9 @@ def test_missing_texts_are_told_by_their_rows() -> None:
         (datasets.Dataset.from_dict({"text": [1, 2]}), {}, "column 'text' holds no text"),
         ([{"text": "a"}], {}, "list holds no texts"),
         (datasets.Dataset.from_dict({"text": ["a"]}), {"text": ()}, "one text, or a pair"),
+        (rows(), {"text": ("text", "text")}, "one text, or a pair of two columns"),
+        (rows().select([]), {}, "there are no rows to tokenise"),
+        *((rows(), {"max_length": value}, "max_length is") for value in (0, -1, "3", 2.5, True)),
     ],
 )
 def test_what_cannot_be_tokenised_is_told(data: Any, options: dict[str, Any], told: str) -> None:
@@ -194,3 +200,55 @@ def test_what_is_no_tokenizer_of_transformers_is_told() -> None:
     bare.eos_token = None
     with pytest.raises(DataError, match="no token that ends a text"):
         tokenized(rows(), bare, end=True)
+
+
+def framed() -> Any:
+    """A tokenizer that sets each text, and each of a pair, between special tokens."""
+    raw = raw_tokenizer()
+    raw.post_processor = processors.TemplateProcessing(
+        single="<pad> $A <end>",
+        pair="<pad> $A <end> $B <end>",
+        special_tokens=[("<pad>", 0), ("<end>", 1)],
+    )
+    kind: Any = PreTrainedTokenizerFast
+    return kind(tokenizer_object=raw, pad_token="<pad>", eos_token="<end>")
+
+
+@pytest.mark.parametrize("pair", [False, True])
+@pytest.mark.parametrize("special", [False, True])
+@pytest.mark.parametrize("end", [False, True])
+def test_no_row_is_longer_than_asked_and_a_length_without_place_for_text_is_refused(
+    pair: bool, special: bool, end: bool
+) -> None:
+    """Special tokens are not cut; the library cuts nothing at all where they alone are more."""
+    texts = datasets.Dataset.from_dict({"a": ["to be or not to be"] * 2, "b": ["that is it"] * 2})
+    columns = ("a", "b") if pair else "a"
+    taken = end + special * (3 if pair else 2)
+    for length in range(1, 9):
+        for data in (texts, texts.to_iterable_dataset()):
+            if length <= taken:
+                with pytest.raises(DataError, match=f"max_length is {length}, .* no place for"):
+                    tokenized(
+                        data, framed(), text=columns, max_length=length, special=special, end=end
+                    )
+                continue
+            made = tokenized(
+                data, framed(), text=columns, max_length=length, special=special, end=end
+            )
+            assert {len(row["input_ids"]) for row in made} == {length}
+
+
+def test_a_tokenizer_that_does_not_cut_is_told() -> None:
+    class Uncut(Counted):
+        def __call__(self, *texts: Any, **options: Any) -> Any:
+            return self._of(*texts, **{**options, "truncation": False, "max_length": None})
+
+    with pytest.raises(DataError, match="Uncut leaves a row of"):
+        tokenized(rows(), Uncut(tokenizer()), max_length=5)
+
+
+@pytest.mark.parametrize(("value", "told"), [(None, "no text in a row"), (3, "holds no text")])
+def test_a_row_of_a_stream_without_a_text_is_told(value: Any, told: str) -> None:
+    stream = datasets.Dataset.from_dict({"text": [value]}).to_iterable_dataset()
+    with pytest.raises(DataError, match=told):
+        list(tokenized(stream, tokenizer()))

@@ -52,8 +52,9 @@ def length_of(dataset: Any) -> int:
 
 def check_arguments(loader: Arguments) -> None:
     """Raises DataError for what no loader can be."""
-    _check_number("batch_size", loader.batch_size, least=1)
-    _check_number("num_workers", loader.num_workers, least=0)
+    if loader.batch_size is not None:
+        check_number("batch_size", loader.batch_size, least=1)
+    check_number("num_workers", loader.num_workers, least=0)
     if loader.shuffle and loader.sampler is not None:
         raise DataError("shuffle=True and a sampler both give the order", mend="give one of them")
     if loader.batch_sampler is not None and (
@@ -107,8 +108,7 @@ def check_stream_state(dataset: Any) -> None:
         )
 
 
-def _check_number(name: str, value: Any, *, least: int) -> None:
-    if value is None and name == "batch_size":
-        return
+def check_number(name: str, value: Any, *, least: int) -> None:
+    """Raises DataError for what is no whole number from `least` on."""
     if isinstance(value, bool) or not isinstance(value, int) or value < least:
         raise DataError(f"{name} is {value!r}", mend=f"give a whole number from {least} on")

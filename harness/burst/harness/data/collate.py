@@ -11,6 +11,7 @@ import torch
 from numpy.typing import NDArray
 from torch.utils.data import default_collate
 
+from burst.harness.data.checks import check_number
 from burst.harness.data.errors import DataError
 
 PAD_MEND = (
@@ -105,8 +106,8 @@ class Padding:
         if side not in ("right", "left"):
             raise DataError(f"side is {side!r}", mend='padding goes to the "right" or the "left"')
         for name, number in (("multiple", multiple), ("length", length)):
-            if number is not None and number < 1:
-                raise DataError(f"{name} is {number!r}", mend="give a whole number from 1 on")
+            if name != "length" or number is not None:
+                check_number(name, number, least=1)
         self._values = {_LABELS: IGNORED, **(values or {})} if labels else dict(values or {})
         self._settings = (side == "left", multiple, length)
         self._mask = mask

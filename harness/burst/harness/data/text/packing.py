@@ -23,16 +23,25 @@ import pyarrow.compute as pc
 import torch.utils.data as torch_data
 from numpy.typing import NDArray
 
-from burst.harness.data.checks import check_stream_state, is_stream
+from burst.harness.data.checks import check_number, check_stream_state, is_stream
 from burst.harness.data.collate import IGNORED
 from burst.harness.data.errors import DataError
 from burst.harness.data.stream import Stream
 from burst.harness.data.text.cache import open_cache
-from burst.harness.data.text.tables import content_of, fingerprint_of, open_table, write_table
+from burst.harness.data.text.tables import (
+    content_of,
+    fingerprint_of,
+    missing_rows,
+    open_table,
+    write_table,
+)
 from burst.harness.errors import did_you_mean
 
 IDS, POSITIONS, LABELS = "input_ids", "position_ids", "labels"
 _ROWS_AT_ONCE = 5000
+_SHOWN = 5
+_LEAST, _MOST = -(2**31), 2**31 - 1
+"""Of the numbers that an id may be."""
 _SHORT = 2**15
 """Positions below this are kept in 16 bits."""
 
@@ -69,10 +78,10 @@ def pack(
         `input_ids` (int32), `position_ids` and `labels`; of a stream, int64.
 
     Raises:
-        DataError: there is no such column, or there are too few tokens for a row.
+        DataError: there is no such column, an id is missing or too large, or there are too few
+            tokens for a row.
     """
-    if isinstance(length, bool) or not isinstance(length, int) or length < 1:
-        raise DataError(f"length is {length!r}", mend="give a whole number of tokens from 1 on")
+    check_number("length", length, least=1)
     if is_stream(rows):
         return PackedStream(rows, length, column, documents=documents)
     _check(rows, column)
@@ -114,8 +123,10 @@ class _Work:
 
     def _tables(self, schema: pa.Schema) -> Iterator[pa.Table]:
         cutter = Cutter(self.length)
+        first = 0
         for table in self.rows.with_format("arrow").iter(batch_size=_ROWS_AT_ONCE):
-            tokens, lengths = _flat(table.column(0))
+            tokens, lengths = _flat(table.column(0), first)
+            first += len(table)
             ids, positions = cutter.cut(tokens, lengths)
             columns: dict[str, NDArray[Any]] = {IDS: ids, POSITIONS: positions}
             columns[LABELS] = labels_of(ids, positions)
@@ -218,7 +229,7 @@ class PackedStream(torch_data.IterableDataset[Any]):
         self._place, self._is_open = state, False
 
     def _add(self, row: Any) -> None:
-        tokens = np.asarray(row[self._column], np.int32)
+        tokens = _ids(row[self._column], self._column)
         if len(tokens):
             self._starts.append(len(self._rest))
             self._rest = np.concatenate([self._rest, tokens])
@@ -250,13 +261,71 @@ def _positions(starts: Numbers, number: int, length: int) -> Numbers:
     return places - np.maximum.accumulate(begun)
 
 
-def _flat(column: pa.ChunkedArray) -> tuple[Tokens, Numbers]:
-    """A column of lists as its values end to end, and how many each row has."""
-    lengths = pc.list_value_length(column)
+def _flat(column: pa.ChunkedArray, first: int) -> tuple[Tokens, Numbers]:
+    """A column of lists as its values end to end, and how many each row has.
+
+    Args:
+        first: the number of the first row.
+
+    Raises:
+        DataError: an id is missing, or too large to be one.
+    """
+    lengths: Numbers = pc.list_value_length(column).to_numpy().astype(np.int64, copy=False)
     tokens = pc.list_flatten(column)
-    return (
-        tokens.to_numpy().astype(np.int32, copy=False),
-        lengths.to_numpy().astype(np.int64, copy=False),
+    if tokens.null_count:
+        place, value = pc.index(pc.is_null(tokens), True).as_py(), None
+    else:
+        values = tokens.to_numpy()
+        place, value = _too_large(values)
+        if value is None:
+            return values.astype(np.int32, copy=False), lengths
+    row = first + int(np.searchsorted(np.cumsum(lengths), place, side="right"))
+    raise _no_id(value, f"row {row}")
+
+
+def _ids(value: Any, column: str) -> Tokens:
+    """The same of one row of a stream, whatever its format."""
+    where = f"a row of the stream, in {column!r}"
+    if value is None:
+        raise DataError(
+            f"column {column!r} is missing in a row of the stream",
+            mend="leave such rows out: checked(rows, {'empty': 'drop'}) from burst.harness.data",
+        )
+    try:
+        found = np.asarray(value)
+    except ValueError:  # lists of several lengths
+        found = np.empty((1, 1))
+    if not found.size and found.ndim == 1:
+        return np.empty(0, np.int32)
+    if found.ndim == 1 and found.dtype.kind in "iu":
+        _, large = _too_large(found)
+        if large is not None:
+            raise _no_id(large, where)
+        return found.astype(np.int32)
+    for each in value if isinstance(value, list) else ():
+        if each is None or (isinstance(each, int) and not _LEAST <= each <= _MOST):
+            raise _no_id(each, where)
+    raise DataError(
+        f"column {column!r} holds no token ids",
+        why=f"a row of it is {value!r}"[:200],
+        mend="a row's ids are a list of whole numbers, as tokenized(…) makes it",
+    )
+
+
+def _too_large(values: NDArray[Any]) -> tuple[int, int | None]:
+    """Where the first number is that 32 bits do not hold, and the number; None if all are held."""
+    if np.can_cast(values.dtype, np.int32):
+        return 0, None
+    odd = np.flatnonzero((values < _LEAST) | (values > _MOST))
+    return (int(odd[0]), int(values[odd[0]])) if len(odd) else (0, None)
+
+
+def _no_id(value: int | None, where: str) -> DataError:
+    said = "is missing" if value is None else f"is {value}, which 32 bits do not hold"
+    return DataError(
+        f"a token id of {where} {said}",
+        mend="mend the rows, or leave them out: checked(rows, {'ids': {'max': …, 'on': 'drop'}}) "
+        "from burst.harness.data",
     )
 
 
@@ -281,13 +350,15 @@ def _check(rows: Any, column: str) -> None:
         raise DataError(
             "there are no rows to pack", mend="look at how they are loaded or filtered"
         )
-    values = rows.data.column(column)
-    kind = values.type
+    kind = rows.data.column(column).type
     if not (_is_list(kind) and pa.types.is_integer(kind.value_type)):
         raise DataError(f"column {column!r} holds no token ids", why=f"its Arrow type is {kind}")
-    if values.null_count:
+    missing = missing_rows(rows, column)
+    if missing:
         raise DataError(
-            f"column {column!r} is missing in {values.null_count} rows",
+            f"column {column!r} is missing in {len(missing)} rows",
+            why=f"rows {', '.join(map(str, missing[:_SHOWN]))}"
+            + (" and others" if len(missing) > _SHOWN else ""),
             mend="leave them out: checked(rows, {'empty': 'drop'}) from burst.harness.data",
         )
 

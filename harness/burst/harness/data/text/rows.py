@@ -41,10 +41,11 @@ def finders(
         most = ids.max if ids.max is not None or vocabulary is None else vocabulary - 1
         low = 0 if ids.min is None else ids.min
         full = ids.model_copy(update={"min": low, "max": most})
-        found["ids"] = full, _outside(_column("ids", ids, schema, (_IDS,)), full, None, schema)
+        name = _column("ids", ids, schema, (_IDS,))
+        found["ids"] = full, _outside(name, full, None, schema, needed=False)
     if labels := rules.labels:
         name = _column("labels", labels, schema, _LABELS)
-        found["labels"] = labels, _outside(name, labels, labels.ignore, schema)
+        found["labels"] = labels, _outside(name, labels, labels.ignore, schema, needed=True)
     return found
 
 
@@ -84,35 +85,46 @@ def _masked(name: str) -> Finder:
 
     def find(table: pa.Table) -> Numbers:
         column = _whole(table, name)
+        if pa.types.is_null(column.type):
+            return np.arange(len(column), dtype=np.int64)
         lengths, values = _lists(column)
         seen = np.zeros(len(column), np.bool_)
-        seen[np.repeat(np.arange(len(column)), lengths)[values != 0]] = True
+        seen[np.repeat(np.arange(len(column)), lengths)[np.nan_to_num(values) != 0]] = True
         return np.flatnonzero(~seen)
 
     return find
 
 
-def _outside(name: str, rule: RangeRule, ignore: int | None, schema: pa.Schema) -> Finder:
+def _outside(
+    name: str, rule: RangeRule, ignore: int | None, schema: pa.Schema, *, needed: bool
+) -> Finder:
+    """Rows with a number beyond the rule's bounds, or a missing one. Rows that have nothing at all
+    are among them where a value is `needed`."""
     kind = schema.field(name).type
     while _is_list(kind):
         kind = kind.value_type
-    if not (pa.types.is_integer(kind) or pa.types.is_floating(kind)):
+    # A part of a stream in which each row is empty says of nothing which kind it would be.
+    known = (pa.types.is_integer, pa.types.is_floating, pa.types.is_null)
+    if not any(is_kind(kind) for is_kind in known):
         raise DataError(
             f"column {name!r} has no numbers to compare with a range", why=f"it holds {kind}"
         )
 
     def find(table: pa.Table) -> Numbers:
         column = _whole(table, name)
+        missing = column.is_null().to_numpy(zero_copy_only=False)
+        if pa.types.is_null(column.type):
+            return np.flatnonzero(missing & needed)
         if not _is_list(column.type):
-            missing = column.is_null().to_numpy(zero_copy_only=False)
             values = pc.fill_null(column, 0).to_numpy(zero_copy_only=False)
             return np.flatnonzero(_is_outside(values, rule, ignore) | missing)
         lengths, values = _lists(column)
         wrong = _is_outside(values, rule, ignore)
+        without = np.flatnonzero(missing & needed)
         if not wrong.any():
-            return np.empty(0, np.int64)
+            return without
         owners = np.repeat(np.arange(len(column), dtype=np.int64), lengths)
-        return np.unique(owners[wrong])
+        return np.union1d(owners[wrong], without)
 
     return find
 
@@ -136,6 +148,8 @@ def _lists(column: pa.Array) -> tuple[Numbers, NDArray[Any]]:
         bounds = np.concatenate([[0], np.cumsum(lengths)])
         lengths = np.diff(ends[bounds])
         values = values.flatten()
+    if pa.types.is_null(values.type):
+        values = values.cast(pa.float64())
     return lengths, values.to_numpy(zero_copy_only=False)
 
 

@@ -10,6 +10,7 @@ from typing import Any
 
 import datasets
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from burst.harness.data.text.cache import PREFIX
 
@@ -65,3 +66,16 @@ def content_of(rows: datasets.Dataset) -> str:
         for batch in table.replace_schema_metadata(None).combine_chunks().to_batches():
             found.update(batch.serialize())
     return found.hexdigest()
+
+
+def missing_rows(rows: datasets.Dataset, name: str) -> list[int]:
+    """The rows in which a column has nothing, of those that are selected."""
+    if not rows.data.column(name).null_count:
+        return []
+    found: list[int] = []
+    first = 0
+    for table in rows.select_columns([name]).with_format("arrow").iter(batch_size=_ROWS_AT_ONCE):
+        nulls = pc.indices_nonzero(pc.is_null(table.column(name)))
+        found += [first + number for number in nulls.to_pylist()]
+        first += len(table)
+    return found

@@ -13,13 +13,18 @@ from typing import Any
 
 import datasets
 import pyarrow as pa
-import pyarrow.compute as pc
 
 from burst.core.errors import BurstError
-from burst.harness.data.checks import is_stream
+from burst.harness.data.checks import check_number, is_stream
 from burst.harness.data.errors import DataError
 from burst.harness.data.text.cache import open_cache
-from burst.harness.data.text.tables import content_of, fingerprint_of, open_table, write_table
+from burst.harness.data.text.tables import (
+    content_of,
+    fingerprint_of,
+    missing_rows,
+    open_table,
+    write_table,
+)
 from burst.harness.errors import did_you_mean
 from burst.harness.trial.exports import tokenizer_files
 
@@ -69,12 +74,15 @@ def tokenized(
 
     Raises:
         DataError: there is no such column, it holds no text, or some of it is missing (named by
-            its rows).
+            its rows); `max_length` leaves no place for text beside the special tokens.
     """
     columns = (text,) if isinstance(text, str) else tuple(text)
-    if not 1 <= len(columns) <= 2:
-        raise DataError("a row has one text, or a pair", mend='text="text", or text=("a", "b")')
+    if not 1 <= len(columns) <= 2 or len(set(columns)) < len(columns):
+        raise DataError(
+            "a row has one text, or a pair of two columns", mend='text="text", or text=("a", "b")'
+        )
     work = _Work(tokenizer, columns, max_length, special, _end_token(tokenizer) if end else None)
+    work.check()
     if is_stream(rows):
         _check_stream_columns(rows, columns)
         return rows.map(
@@ -99,9 +107,26 @@ class _Work:
     special: bool
     end: int | None
 
+    def check(self) -> None:
+        """Raises DataError for a length that leaves no place for text: the library cuts nothing
+        then, and says nothing of it."""
+        if self.max_length is None:
+            return
+        check_number("max_length", self.max_length, least=1)
+        _check_tokenizer(self.tokenizer)
+        taken = int(self.end is not None)
+        if self.special:
+            taken += self.tokenizer.num_special_tokens_to_add(pair=len(self.columns) > 1)
+        if taken >= self.max_length:
+            raise DataError(
+                f"max_length is {self.max_length}, which leaves no place for text",
+                why=f"of each row {taken} are special tokens",
+                mend=f"give {taken + 1} at least, or leave out `end` or `special`",
+            )
+
     def __call__(self, rows: Mapping[str, Sequence[Any]]) -> dict[str, Any]:
         """Columns of lists, by name."""
-        texts = [list(rows[column]) for column in self.columns]
+        texts = [_texts(rows[column], column) for column in self.columns]
         room = None if self.max_length is None else self.max_length - (self.end is not None)
         made = self.tokenizer(
             *texts,
@@ -112,6 +137,13 @@ class _Work:
             return_attention_mask=False,
             verbose=False,
         )
+        longest = max(map(len, made[IDS]), default=0)
+        if room is not None and longest > room:
+            raise DataError(
+                f"{type(self.tokenizer).__name__} leaves a row of {longest} tokens uncut",
+                why=f"max_length={self.max_length} was asked for",
+                mend="cut the texts themselves, or leave `max_length` out",
+            )
         columns: dict[str, Any] = {
             name: made[name]
             for name in made
@@ -135,6 +167,24 @@ class _Work:
             [self.columns, self.max_length, self.special, self.end],
             [transformers.__version__, tokenizers.__version__],
         ]
+
+
+def _texts(values: Sequence[Any], column: str) -> list[str]:
+    """The texts of a batch of rows.
+
+    Raises:
+        DataError: some are missing, or none. Of map-style rows that is known beforehand.
+    """
+    texts = list(values)
+    other = next((value for value in texts if not isinstance(value, str)), "")
+    if other is None:
+        raise DataError(
+            f"column {column!r} has no text in a row of the stream",
+            mend="leave such rows out: checked(rows, {'empty': 'drop'}) from burst.harness.data",
+        )
+    if not isinstance(other, str):
+        raise DataError(f"column {column!r} holds no text", why=f"it holds {other!r}"[:200])
+    return texts
 
 
 def _make(rows: datasets.Dataset, work: _Work, to: Path) -> None:
@@ -165,13 +215,17 @@ def _check(rows: Any, columns: Sequence[str]) -> None:
             why="a dataset of Hugging Face is wanted, map-style or streaming",
             mend='load(path) gives one, and so does datasets.Dataset.from_list([{"text": …}, …])',
         )
+    if not len(rows):
+        raise DataError(
+            "there are no rows to tokenise", mend="look at how they are loaded or filtered"
+        )
     for name in columns:
         if name not in rows.column_names:
             raise _no_column(name, rows.column_names)
         kind = rows.data.schema.field(name).type
         if not (pa.types.is_string(kind) or pa.types.is_large_string(kind)):
             raise DataError(f"column {name!r} holds no text", why=f"its Arrow type is {kind}")
-        missing = _missing(rows, name)
+        missing = missing_rows(rows, name)
         if missing:
             raise DataError(
                 f"column {name!r} has no text in {len(missing)} rows",
@@ -179,18 +233,6 @@ def _check(rows: Any, columns: Sequence[str]) -> None:
                 + (" and others" if len(missing) > _SHOWN else ""),
                 mend="leave them out: checked(rows, {'empty': 'drop'}) from burst.harness.data",
             )
-
-
-def _missing(rows: datasets.Dataset, name: str) -> list[int]:
-    if not rows.data.column(name).null_count:
-        return []
-    found: list[int] = []
-    first = 0
-    for table in rows.select_columns([name]).with_format("arrow").iter(batch_size=10_000):
-        nulls = pc.indices_nonzero(pc.is_null(table.column(name)))
-        found += [first + number for number in nulls.to_pylist()]
-        first += len(table)
-    return found
 
 
 def _check_stream_columns(rows: Any, columns: Sequence[str]) -> None:
@@ -218,14 +260,18 @@ def _end_token(tokenizer: Any) -> int:
     return int(token)
 
 
-def _identity(tokenizer: Any) -> str:
-    """A name of what the tokenizer does, whatever it was called with before."""
+def _check_tokenizer(tokenizer: Any) -> None:
     if not callable(tokenizer):
         raise DataError(
             f"{type(tokenizer).__name__} is no tokenizer of transformers",
             mend="one of the library `tokenizers` is wrapped by "
             "transformers.PreTrainedTokenizerFast(tokenizer_object=…)",
         )
+
+
+def _identity(tokenizer: Any) -> str:
+    """A name of what the tokenizer does, whatever it was called with before."""
+    _check_tokenizer(tokenizer)
     found = hashlib.sha256(f"{type(tokenizer).__module__}.{type(tokenizer).__name__}".encode())
     try:
         files = tokenizer_files(tokenizer)
