@@ -263,3 +263,13 @@ def test_a_row_without_labels_breaks_their_rule_as_one_and_as_a_list() -> None:
 def test_a_mask_of_nothing_is_all_padding() -> None:
     holes = datasets.Dataset.from_dict({"attention_mask": [[1], [None], [None, 1], [0, None]]})
     assert found({"all_padding": "drop"}, holes) == {"all_padding": [1, 3]}
+
+
+def test_a_text_that_is_empty_is_found_beside_ids_that_never_are() -> None:
+    framed = {"input_ids": [[0, 5, 1], [0, 1], []], "text": ["a", " ", "b"]}
+    rows = datasets.Dataset.from_dict(framed)
+    assert found({"empty": "drop"}, rows) == {"empty": [1, 2]}
+    assert found({"empty": {"column": "input_ids"}}, rows) == {"empty": [2]}
+    assert found({"empty": "drop"}, rows.remove_columns("input_ids")) == {"empty": [1]}
+    assert found({"empty": "drop"}, rows.remove_columns("text")) == {"empty": [2]}
+    assert [row["text"] for row in checked(rows.to_iterable_dataset(), {"empty": "drop"})] == ["a"]

@@ -2,14 +2,19 @@
 
 from __future__ import annotations
 
+import functools
 import gzip
+import http.server
 import json
+import os
+import threading
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
 import boto3
 import datasets
+import fsspec
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
@@ -210,3 +215,44 @@ def test_what_a_bucket_does_not_have_is_told(bucket: str, server: str) -> None:
         load(f"s3://{BUCKET}/revues?endpoint_url={server}")
     with pytest.raises(DataError, match=r"there is nothing at|cannot be read"):
         load(f"s3://no-such-bucket/rows?endpoint_url={server}")
+
+
+def test_content_is_told_from_other_of_its_size_where_the_place_says_nothing_of_it(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    memory = fsspec.filesystem("memory")
+    # As a server that gives a length and nothing more.
+    monkeypatch.setattr(
+        type(memory), "info", lambda self, path, **_: {"name": path, "size": 16, "type": "file"}
+    )
+    for text in ("one", "two"):
+        memory.pipe("/rows.jsonl", json.dumps({"text": text}).encode() + b"\n")
+        assert load("memory://rows.jsonl")["text"][:] == [text]
+
+
+@pytest.fixture
+def site(tmp_path: Path) -> Iterator[tuple[Path, str]]:
+    """A folder, and its address at a plain server of the web."""
+    folder = tmp_path / "site"
+    folder.mkdir()
+    kind = functools.partial(_Quiet, directory=str(folder))
+    with http.server.ThreadingHTTPServer(("127.0.0.1", 0), kind) as server:
+        thread = threading.Thread(target=server.serve_forever)
+        thread.start()
+        yield folder, f"http://127.0.0.1:{server.server_port}"
+        server.shutdown()
+        thread.join()
+
+
+class _Quiet(http.server.SimpleHTTPRequestHandler):
+    def log_message(self, format: str, *args: Any) -> None:
+        pass
+
+
+def test_a_file_of_the_web_that_has_changed_is_read_again(site: tuple[Path, str]) -> None:
+    folder, url = site
+    for number, text in enumerate(("one", "two")):
+        path = folder / "rows.jsonl"
+        path.write_text(json.dumps({"text": text}) + "\n")
+        os.utime(path, (1e9 + number, 1e9 + number))
+        assert load(f"{url}/rows.jsonl")["text"][:] == [text]

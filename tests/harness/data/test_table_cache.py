@@ -15,7 +15,7 @@ from burst.core.blobs import open_blobs
 from burst.core.blobs.port import DAY_S
 from burst.core.clock import SystemClock
 from burst.core.launch import LAUNCH_VARIABLE
-from burst.harness.data import DataError
+from burst.harness.data import DataError, load, pack
 from burst.harness.data.text.cache import INDEX, KEPT_S, TABLES, Cache, open_cache
 from tests.core.blobs.mock_s3 import BUCKET, mock_s3
 from tests.harness.data.text_support import launch_in
@@ -248,3 +248,54 @@ def test_in_a_trial_it_lies_in_the_nodes_home_whatever_home_its_container_has(
         assert cache.folder == home / "cache" / "data"
         assert (cache.blobs is not None) == shared
         assert open_cache().blobs is None
+
+
+def _cut(data: bytes) -> bytes:
+    return data[: len(data) // 2]
+
+
+DAMAGES: dict[str, Callable[[bytes], bytes]] = {
+    "cut": _cut,
+    "cut between pieces": lambda data: data[:-8],
+    "empty": lambda data: b"",
+    "zeroed": lambda data: bytes(len(data)),
+    "another head": lambda data: b"garbage!" * 4 + data[32:],
+    "another end": lambda data: data[:-8] + b"garbage!",
+}
+
+
+@pytest.mark.parametrize("damage", list(DAMAGES))
+def test_a_table_that_was_damaged_is_made_anew(
+    damage: str, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    rows = tmp_path / "rows.jsonl"
+    rows.write_text('{"input_ids": [1, 2, 3]}\n' * 9)
+    cache = tmp_path / "cache"
+
+    def made() -> list[Any]:
+        loaded = load(rows, cache=cache)
+        return [list(loaded), list(pack(loaded, 4, cache=cache))]
+
+    whole = made()
+    assert made() == whole
+    tables = list(cache.glob("*.arrow"))
+    assert len(tables) == 2
+    for table in tables:
+        other = table.with_suffix(".other")  # the table itself is mapped into memory
+        other.write_bytes(DAMAGES[damage](table.read_bytes()))
+        other.replace(table)
+    assert made() == whole
+    assert len([r for r in caplog.records if "damaged table" in r.getMessage()]) == 2
+    caplog.clear()
+    assert made() == whole
+    assert not caplog.records
+
+
+@pytest.mark.parametrize("place", ["", "s3://bucket/folder", "file:///tmp/tables"])
+def test_what_is_no_folder_of_this_machine_keeps_no_tables(
+    place: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    with pytest.raises(DataError, match="no folder"):
+        open_cache(place)
+    assert not list(tmp_path.iterdir())

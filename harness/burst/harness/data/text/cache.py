@@ -61,20 +61,31 @@ class Cache:
     """Those that other machines see, if any."""
     clock: Clock = field(default_factory=SystemClock)
 
-    def table(self, fingerprint: str, make: Callable[[Path], None]) -> Path:
-        """The table's file, made if there is none. Safe from any number of processes at once.
+    def table(
+        self,
+        fingerprint: str,
+        make: Callable[[Path], None],
+        is_whole: Callable[[Path], bool] = lambda path: True,
+    ) -> Path:
+        """The table's file, made if there is none, or one that is not whole. Safe from any number
+        of processes at once.
 
         Args:
             make: writes the table to a path.
+            is_whole: whether a file that is there has not been damaged since.
 
         Raises:
             DataError: the folder cannot be written.
         """
         path = self.folder / f"{fingerprint}.arrow"
-        if _used(path, self.clock.now()):
+        if _used(path, self.clock.now()) and is_whole(path):
             return path
         with _writing(self.folder), _locked(self.folder / f"{fingerprint}.lock"):
-            if not path.exists() and not self._fetch(fingerprint, path):
+            there = path.exists()
+            if there and not is_whole(path):
+                _log.warning("a damaged table is made anew: %s", path)
+                there = False
+            if not there and not self._fetch(fingerprint, path):
                 with _appearing(path) as partial:
                     make(partial)
                 self._share(fingerprint, path)
@@ -129,9 +140,19 @@ def open_cache(folder: str | Path | None = None, *, share: bool = False) -> Cach
     Args:
         share: whether what costs more to make than to fetch goes to other machines, where the
             process belongs to an experiment whose blobs they see.
+
+    Raises:
+        DataError: it names no folder of this machine.
     """
     if folder is not None:
-        return Cache(Path(folder).absolute())
+        if not str(folder) or "://" in str(folder):
+            raise DataError(
+                f"cache is {str(folder)!r}, which is no folder",
+                why="tables are mapped into memory from files of this machine",
+                mend="give a folder here, or leave `cache` out: trials share what they tokenise "
+                "through the experiment's blobs",
+            )
+        return Cache(Path(folder).expanduser().absolute())
     spec = read_launch()
     home = _home(spec)
     far = share and spec is not None and _is_far(spec.blobs_url, home)

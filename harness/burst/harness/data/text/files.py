@@ -39,6 +39,17 @@ _SPLITS = {
     "test": ("test", "testing", "eval", "evaluation"),
 }
 _SHOWN = 4
+_MARKS = (
+    "ETag",
+    "etag",
+    "ino",
+    "mtime",
+    "LastModified",
+    "Last-Modified",
+    "last_modified",
+    "Digest",
+)
+"""What file systems say that tells a file's content from another's under its name."""
 
 
 @dataclass(frozen=True)
@@ -51,7 +62,7 @@ class Files:
     options: Mapping[str, Any]
     """What the format is read with, because of the files' names."""
     versions: tuple[str, ...]
-    """One a file, other once its content is, as far as that can be told without reading it."""
+    """One a file, other once its content is; empty where that cannot be told without reading."""
     storage: Mapping[str, Any] = field(default_factory=dict)
     """fsspec's options for where they lie."""
 
@@ -244,8 +255,7 @@ def _end(name: str) -> str:
 
 
 def _version(path: str, info: Mapping[str, Any]) -> str:
-    parts = [path, info.get("size")]
-    parts += [info[key] for key in ("ETag", "etag", "ino", "mtime", "LastModified") if key in info]
+    marks = [info[key] for key in _MARKS if info.get(key)]
     if "ino" in info:
-        parts.append(Path(path).stat().st_mtime_ns)
-    return "|".join(map(str, parts))
+        marks.append(Path(path).stat().st_mtime_ns)
+    return "|".join(map(str, [path, info.get("size"), *marks])) if marks else ""

@@ -31,8 +31,8 @@ from burst.harness.data.text.cache import open_cache
 from burst.harness.data.text.tables import (
     content_of,
     fingerprint_of,
+    kept_table,
     missing_rows,
-    open_table,
     write_table,
 )
 from burst.harness.errors import did_you_mean
@@ -88,7 +88,7 @@ def pack(
     store = open_cache(cache)
     name = fingerprint_of("pack", content_of(rows), length, column, documents)
     work = _Work(rows.select_columns([column]), length, documents)
-    packed = open_table(store.table(name, work.write), name)
+    packed = kept_table(store, name, work.write)
     if not len(packed):
         raise DataError(
             f"{len(rows)} rows have too few tokens for one of {length}",

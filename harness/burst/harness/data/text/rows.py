@@ -32,8 +32,7 @@ def finders(
     """
     found: dict[str, tuple[DataRule, Finder]] = {}
     if rule := rules.empty:
-        texts = [name for name in _TEXTS if name in schema.names]
-        found["empty"] = rule, _empty(_column("empty", rule, schema, (_IDS, *texts)))
+        found["empty"] = rule, _empty(*_of_empty(rule, schema))
     if rule := rules.all_padding:
         # Rows that are not padded yet have no mask, and are all padding if they are empty.
         found["all_padding"] = rule, _masked(_column("all_padding", rule, schema, (_MASK, _IDS)))
@@ -65,9 +64,16 @@ def _column(rule: str, given: DataRule, schema: pa.Schema, usual: tuple[str, ...
     return name
 
 
-def _empty(name: str) -> Finder:
-    def find(table: pa.Table) -> Numbers:
-        column = _whole(table, name)
+def _of_empty(rule: DataRule, schema: pa.Schema) -> list[str]:
+    """The columns that must not be empty: where the text is there too, also that, as special
+    tokens are among the ids of no text."""
+    first = _column("empty", rule, schema, (_IDS, *_TEXTS))
+    texts = [name for name in _TEXTS if name in schema.names]
+    return [first] if rule.column is not None or first != _IDS else [first, *texts[:1]]
+
+
+def _empty(*names: str) -> Finder:
+    def find_in(column: pa.Array) -> Numbers:
         if _is_list(column.type):
             sizes = pc.fill_null(pc.list_value_length(column), 0)
         elif pa.types.is_string(column.type) or pa.types.is_large_string(column.type):
@@ -75,6 +81,13 @@ def _empty(name: str) -> Finder:
         else:
             return _places(pc.is_null(column))
         return _places(pc.equal(sizes, 0))
+
+    def find(table: pa.Table) -> Numbers:
+        found = find_in(_whole(table, names[0]))
+        for name in names[1:]:  # in which nothing says nothing, as the ids are there
+            text = _whole(table, name)
+            found = np.union1d(found, np.setdiff1d(find_in(text), _places(pc.is_null(text))))
+        return found
 
     return find
 

@@ -16,12 +16,13 @@ from pathlib import Path
 from typing import Any
 
 import datasets
+import fsspec
 
 from burst.harness.data.errors import DataError
 from burst.harness.data.text.cache import Cache, open_cache, sha256_of
 from burst.harness.data.text.files import Files, Saved, find, no_split
 from burst.harness.data.text.reading import Reader, no_rows
-from burst.harness.data.text.tables import fingerprint_of, open_table
+from burst.harness.data.text.tables import fingerprint_of, kept_table
 
 _SHARDS = 16
 """Parts of a table that is read as a stream, so that it can be split over that many readers."""
@@ -62,7 +63,7 @@ def load(
             return Reader(path, found, options, folder).stream()
     store = open_cache(cache)
     name = _fingerprint(found, options, store)
-    return open_table(store.table(name, lambda to: _make(path, found, options, to)), name)
+    return kept_table(store, name, lambda to: _make(path, found, options, to))
 
 
 def _saved(found: Saved, split: str | None, streaming: bool) -> Any:
@@ -107,10 +108,23 @@ def _quiet() -> Iterator[None]:
 
 def _fingerprint(found: Files, options: Mapping[str, Any], store: Cache) -> str:
     local = not found.storage and not any("://" in path for path in found.paths)
-    # An object store says by its ETag that content is another; a file here has to be read.
-    content = _digests(found, store.folder) if local else list(found.versions)
+    # An object store says by its ETag that content is another; a file here has to be read, and
+    # one of a server that says nothing too.
+    content = _digests(found, store.folder) if local else _versions(found)
     said = {name: str(value) for name, value in sorted(options.items())}
     return fingerprint_of("load", found.format, said, content, datasets.__version__)
+
+
+def _versions(found: Files) -> list[str]:
+    return [
+        version or _digest(path, found.storage)
+        for path, version in zip(found.paths, found.versions, strict=True)
+    ]
+
+
+def _digest(path: str, storage: Mapping[str, Any]) -> str:
+    with fsspec.open(path, **storage) as file:
+        return hashlib.file_digest(file, "sha256").hexdigest()
 
 
 def _digests(found: Files, folder: Path) -> list[str]:

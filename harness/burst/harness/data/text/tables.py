@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import Any
 
@@ -12,13 +12,15 @@ import datasets
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from burst.harness.data.text.cache import PREFIX
+from burst.harness.data.text.cache import PREFIX, Cache
 
 _VERSION = 2
 """Of what is written here; another number makes every table anew."""
 _BYTES_AT_ONCE = 64 << 20
 """Of a piece: rows are gathered from few pieces faster than from many."""
 _ROWS_AT_ONCE = 10_000
+_END = b"\xff\xff\xff\xff\0\0\0\0"
+"""How a stream of Arrow's ends."""
 
 
 def write_table(path: Path, features: datasets.Features, tables: Iterable[pa.Table]) -> int:
@@ -43,10 +45,28 @@ def write_table(path: Path, features: datasets.Features, tables: Iterable[pa.Tab
     return rows
 
 
-def open_table(path: Path, fingerprint: str) -> datasets.Dataset:
-    """The table as a dataset, mapped into memory."""
+def kept_table(store: Cache, fingerprint: str, make: Callable[[Path], None]) -> datasets.Dataset:
+    """The table of that name as a dataset, mapped into memory; made if it is not kept.
+
+    Args:
+        make: writes it to a path.
+    """
+    path = store.table(fingerprint, make, _is_whole)
     rows = datasets.Dataset.from_file(str(path))
     return datasets.Dataset(rows.data, info=rows.info, fingerprint=fingerprint)
+
+
+def _is_whole(path: Path) -> bool:
+    """Whether a file can be read from its first piece to its end; of the values themselves nothing
+    is read."""
+    try:
+        with pa.memory_map(str(path)) as file:
+            pa.ipc.open_stream(file).read_all()
+            file.seek(max(0, file.size() - len(_END)))
+            # One that is cut between two pieces can be read too.
+            return bytes(file.read()) == _END
+    except (pa.ArrowInvalid, OSError):
+        return False
 
 
 def fingerprint_of(*parts: Any) -> str:

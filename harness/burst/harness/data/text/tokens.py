@@ -21,8 +21,8 @@ from burst.harness.data.text.cache import open_cache
 from burst.harness.data.text.tables import (
     content_of,
     fingerprint_of,
+    kept_table,
     missing_rows,
-    open_table,
     write_table,
 )
 from burst.harness.errors import did_you_mean
@@ -94,7 +94,7 @@ def tokenized(
     _check(rows, columns)
     store = open_cache(cache, share=True)
     name = fingerprint_of("tokenized", content_of(rows), work.identity())
-    return open_table(store.table(name, lambda to: _make(rows, work, to)), name)
+    return kept_table(store, name, lambda to: _make(rows, work, to))
 
 
 @dataclass(frozen=True)
