@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
+from threading import Event
 from typing import Any
 
 import datasets
@@ -126,13 +127,14 @@ class StopAt(TrainerCallback):
     def __init__(self, step: int | None, *, kill: bool = False) -> None:
         self.step = step
         self.kill = kill
-        self.asked = False
+        self.asked = Event()
+        """No plain value, as those of a script's callbacks go on with the next attempt."""
 
     def on_step_end(self, args: Any, state: Any, control: Any, **kwargs: Any) -> None:
         if state.global_step == self.step:
-            self.asked = not self.kill
             if self.kill:
                 raise Killed
+            self.asked.set()
 
 
 class Killed(BaseException):
@@ -165,7 +167,7 @@ class House:
         self.spec = spec = self.site.prepare()
         self._monkeypatch.setenv(LAUNCH_VARIABLE, str(spec.path / "spec.json"))
         stopper = StopAt(stop, kill=kill)
-        session = connect(spec, self.site.config, lambda: stopper.asked)
+        session = connect(spec, self.site.config, stopper.asked.is_set)
         ending = Ending(session, spec)
         terms = connection.Terms.of(self.site.config)
         made = connection.Connection(session, ending, terms, spec.path)

@@ -134,7 +134,7 @@ class StopsInEvaluation(TrainerCallback):
 
     def on_prediction_step(self, args: Any, state: Any, control: Any, **kwargs: Any) -> None:
         if state.global_step == self.step:
-            self.stopper.asked = True
+            self.stopper.asked.set()
 
 
 @pytest.mark.parametrize("step", [6, 12, 18])
@@ -223,6 +223,29 @@ class Adding(Trainer):
         logs["tokens"] = self._tokens
         self._sums[mode].clear()
         super().log(logs, start_time)
+
+
+class Averaging(TrainerCallback):
+    """Trains with the weights, and ends with their average."""
+
+    def on_train_begin(self, args: Any, state: Any, control: Any, **kwargs: Any) -> None:
+        model = kwargs["model"]
+        self.average = {name: each.detach().clone() for name, each in model.named_parameters()}
+
+    def on_step_end(self, args: Any, state: Any, control: Any, **kwargs: Any) -> None:
+        for name, each in kwargs["model"].named_parameters():
+            self.average[name].lerp_(each.detach(), 0.1)
+
+    def on_train_end(self, args: Any, state: Any, control: Any, **kwargs: Any) -> None:
+        with torch.no_grad():
+            for name, each in kwargs["model"].named_parameters():
+                each.copy_(self.average[name])
+
+
+def test_what_a_callback_of_the_script_keeps_is_gone_on_with(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    check(tmp_path, monkeypatch, script(callbacks=lambda: [Averaging()]), [2, 8, 16])
 
 
 class Buffering(Trainer):

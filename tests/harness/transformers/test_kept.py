@@ -15,8 +15,10 @@ from transformers import Trainer, TrainerCallback, TrainerState
 from burst.core.blobs import open_blobs
 from burst.core.checkpoints.exchange.download import download
 from burst.core.errors import ConfigError
+from burst.core.launch import failures_left
 from burst.harness.errors import TrialError
 from burst.harness.transformers import BurstCallback
+from burst.harness.transformers.script.refusing import refuse_if_kept
 from burst.harness.transformers.trainer import connection
 from tests.harness.transformers.house import (
     TIMINGS,
@@ -314,3 +316,17 @@ def test_a_program_that_the_script_starts_while_it_trains_runs_alone(tmp_path: P
         assert subprocess.run(words, capture_output=True, check=False).returncode == 1
     finally:
         held.close()
+
+
+def test_a_trial_with_checkpoints_is_not_begun_anew_where_burst_cannot_attach(
+    house: House, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    refuse_if_kept(ValueError("nothing is launched"))
+    house.attempt(script(max_steps=2))
+    spec = house.site.prepare()
+    monkeypatch.setenv("BURST_LAUNCH", str(spec.path / "spec.json"))
+    with pytest.raises(SystemExit) as left:
+        refuse_if_kept(ValueError("another Trainer"))
+    assert left.value.code == 1
+    (_, failure) = failures_left(spec.path)[0]
+    assert "has checkpoints" in failure.message

@@ -18,8 +18,9 @@ if TYPE_CHECKING:
     Act = Callable[[ModuleType], object]
 
 _OURS = "burst.harness.transformers"
+_KEEPING = f"{_OURS}.trainer.patching"
 WIRES = {
-    "transformers.trainer": (f"{_OURS}.script.gangs", f"{_OURS}.trainer.patching"),
+    "transformers.trainer": (f"{_OURS}.script.gangs", _KEEPING),
     "transformers.hf_argparser": (f"{_OURS}.script.arguments",),
     "trl.scripts._hf_argparser": (f"{_OURS}.script.arguments",),
     "huggingface_hub.utils._http": (f"{_OURS}.script.hub",),
@@ -99,7 +100,12 @@ def _patch_of(ours: str) -> Act:
     def act(module: ModuleType) -> None:
         import importlib
 
-        importlib.import_module(ours).patch(module)
+        try:
+            importlib.import_module(ours).patch(module)
+        except Exception as error:
+            if ours == _KEEPING:
+                importlib.import_module(f"{_OURS}.script.refusing").refuse_if_kept(error)
+            raise
 
     return act
 

@@ -24,6 +24,11 @@ def save_last(keeper: Keeper, session: Session, save: Callable[[], object]) -> b
         save()
         if keeper.wait(max(0.0, until - clock.monotonic())) or not keeper.keeps:
             return keeper.keeps
+        if pause == _FIRST_PAUSE_S:
+            patience = f"for up to {session.grace:g} s"
+            session.say(
+                f"the state to go on from is not saved yet; this is tried again {patience}"
+            )
         if not gang.broadcast(until - clock.monotonic() > pause):
             return False
         clock.sleep(pause)

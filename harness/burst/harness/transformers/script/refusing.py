@@ -8,6 +8,9 @@ from typing import NoReturn
 
 from burst.core.errors import BurstError
 from burst.core.launch import read_launch
+from burst.core.model import Checkpoint
+from burst.core.store import open_store
+from burst.harness.errors import TrialError
 from burst.harness.leaving import note, status_of
 from burst.harness.traces import format_user_traceback
 
@@ -22,3 +25,28 @@ def refuse(error: BurstError) -> NoReturn:
     if spec is not None:
         note(spec, int(os.environ.get("RANK", "0")), error, status, kind)
     raise SystemExit(status)
+
+
+def refuse_if_kept(error: Exception) -> None:
+    """Where burst cannot attach to a Trainer whose earlier attempts it has kept, have the script
+    not begin anew as if there had been none.
+
+    Args:
+        error: why it cannot.
+    """
+    spec = read_launch()
+    if spec is None or spec.attempt == 1:
+        return
+    store = open_store(spec.store_url)
+    try:
+        kept = any(each.deleted is None for each in store.children(Checkpoint, spec.trial))
+    finally:
+        store.close()
+    if kept:
+        refuse(
+            TrialError(
+                "burst cannot attach to this script's Trainer, and the trial has checkpoints",
+                why=f"{type(error).__name__}: {error}",
+                mend="give it the versions of burst and transformers that earlier attempts had",
+            )
+        )

@@ -10,6 +10,7 @@ import os
 import sys
 
 _OFF = ("off", "0", "false", "no")
+_ON = ("", "on", "1", "true", "yes", "folders")
 
 
 def attach(launch: str) -> None:
@@ -46,7 +47,10 @@ def make_way(folder: str) -> None:
 
 
 _launch = os.environ.get("BURST_LAUNCH")
-if _launch and os.environ.get("BURST_TRANSFORMERS", "").lower() not in _OFF:
+_asked = os.environ.get("BURST_TRANSFORMERS", "").lower()
+if _launch and _asked not in _OFF:
+    if _asked not in _ON:
+        sys.stderr.write(f"burst: BURST_TRANSFORMERS is {_asked!r}, not on, off or folders: on\n")
     try:
         attach(_launch)
     except Exception as error:

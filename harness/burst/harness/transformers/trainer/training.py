@@ -81,6 +81,7 @@ class Training:
             TrialError: the checkpoint does not fit what the script makes.
         """
         trainer, session, terms = self._trainer, self._session, self._link.terms
+        self._begun = False  # again, where the Trainer tries another size of batches
         self._parts = Parts(trainer, session.distributed)
         self._memory = TrainerMemory(trainer)
         self._sums = RankSums(trainer)
@@ -163,6 +164,7 @@ class Training:
 
     def _begin(self) -> None:
         self._begun = True
+        self._state.extras.begin()
         self._guard_scale()
         self._saves.start(int(self._trainer.state.global_step))
 
@@ -191,8 +193,9 @@ class Training:
         self.entering = False
         self._memory.put_back()
         self._sums.put_back()
-        self._keeper.finish_restoring(None)
         self._begin()
+        self._state.extras.put_back()
+        self._keeper.finish_restoring(None)
 
     def _at_boundary_again(self, given: Mapping[str, Any]) -> None:
         trainer, place = self._trainer, self._memory.place
