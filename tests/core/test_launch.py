@@ -94,3 +94,8 @@ def test_another_process_sees_the_flag(tmp_path: Path) -> None:
     )  # fmt: skip
     assert answer.stdout.split() == ["1", "12.5"]
     flag.close()
+
+
+def test_an_agent_reads_what_ranks_of_a_newer_version_say(tmp_path: Path) -> None:
+    (tmp_path / "outcome.json").write_text('{"kind": "completed", "mood": "content"}')
+    assert Outcome.read(tmp_path) == Outcome(kind=ExitKind.COMPLETED)

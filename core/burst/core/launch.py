@@ -139,7 +139,7 @@ def read_launch(environ: Mapping[str, str] | None = None) -> LaunchSpec | None:
 class Outcome(BaseModel):
     """What a node's first rank says of how training ended, if it came so far."""
 
-    model_config = ConfigDict(frozen=True, extra="forbid")
+    model_config = ConfigDict(frozen=True, extra="ignore")  # an agent may be older than ranks
 
     kind: ExitKind
     batches: int = 0
