@@ -30,7 +30,7 @@ from burst.harness.transformers.trainer import connection, patching
 from burst.harness.trial.run import connect
 from tests.harness.launching import TRIAL, Site
 
-TIMINGS = ("runtime", "per_second")
+TIMINGS = ("runtime", "per_second", "step_time")
 
 
 class Rows(torch.utils.data.Dataset[Any]):
