@@ -204,6 +204,29 @@ def test_an_object_may_leave_out_what_others_have(data: Path) -> None:
     assert list(load(data)) == [{"text": "a", "label": None}, {"text": "b", "label": 1.5}]
 
 
+def test_classes_that_parts_number_differently_are_not_mixed(data: Path) -> None:
+    """The numbers are the same, and mean something else."""
+
+    def part(name: str, *names: str) -> None:
+        features = datasets.Features({"label": datasets.ClassLabel(names=[*names])})
+        rows = datasets.Dataset.from_dict({"label": [0, 1]}, features=features)
+        rows.to_parquet(data / f"{name}.parquet")
+
+    part("0", "no", "yes")
+    part("1", "no", "yes")
+    assert [row["label"] for row in both(data)] == [0, 1] * 2
+    assert load(data).features["label"].names == ["no", "yes"]
+    part("2", "yes", "no")
+    for streaming in (False, True):
+        with pytest.raises(
+            DataError, match="classes of column 'label' are not numbered"
+        ) as caught:
+            load(data, streaming=streaming)
+        assert "2.parquet" in caught.value.why
+        numbers = datasets.Features({"label": datasets.Value("int64")})
+        assert len(list(load(data, streaming=streaming, features=numbers))) == 6
+
+
 @pytest.mark.parametrize(
     ("parts", "told"),
     [

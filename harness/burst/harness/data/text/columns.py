@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from typing import Any
 
 import datasets
+import fsspec
 import pyarrow as pa
+import pyarrow.parquet as pq
 
 from burst.harness.data.errors import DataError
 
@@ -49,6 +52,42 @@ def united(schemas: Mapping[str, pa.Schema], *, may_lack: bool) -> datasets.Feat
         if not schema.equals(found, check_metadata=True):
             found = _wider(found, schema, first, path)
     return datasets.Features.from_arrow_schema(found)
+
+
+def check_classes(paths: Sequence[str], storage: Mapping[str, Any]) -> None:
+    """Raises DataError where files of parquet give the same numbers to other names of classes:
+    their reader takes the names of the first for all. Files without names are not looked into."""
+    first: dict[str, list[str]] = {}
+    for path in paths:
+        classes = _classes(path, storage)
+        first = first or classes
+        for name, names in classes.items():
+            if names != first.get(name, names):
+                raise DataError(
+                    f"the classes of column {name!r} are not numbered alike in all files",
+                    why=f"they are {', '.join(first[name])} in {paths[0]} and "
+                    f"{', '.join(names)} in {path}"[:2000],
+                    mend="write them alike: rows.cast_column(…, datasets.ClassLabel(names=…))",
+                )
+        if not first:
+            return
+
+
+def _classes(path: str, storage: Mapping[str, Any]) -> dict[str, list[str]]:
+    """The names of classes, by column."""
+    try:
+        with fsspec.open(path, **storage) as file:
+            schema = pq.read_schema(file)
+    except (pa.ArrowInvalid, OSError):
+        return {}  # it cannot be read, as its reader will say
+    if b"ClassLabel" not in (schema.metadata or {}).get(b"huggingface", b""):
+        return {}
+    features = datasets.Features.from_arrow_schema(schema)
+    return {
+        name: kind.names
+        for name, kind in features.items()
+        if isinstance(kind, datasets.ClassLabel)
+    }
 
 
 def _wider(one: pa.Schema, other: pa.Schema, first: str, path: str) -> pa.Schema:

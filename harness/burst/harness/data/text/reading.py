@@ -20,7 +20,7 @@ import pyarrow as pa
 from datasets.data_files import DataFilesList
 
 from burst.harness.data.errors import DataError
-from burst.harness.data.text.columns import united, widest
+from burst.harness.data.text.columns import check_classes, united, widest
 from burst.harness.data.text.files import Files
 from burst.harness.data.text.tables import write_table
 
@@ -48,6 +48,7 @@ class Reader:
             DataError: a file cannot be read or does not fit the others (it is named), or there is
                 no row in any of them.
         """
+        self._check_classes()
         try:
             rows = self._rows(self.files.paths, streaming=False)
             if self._is_shifted(rows.column_names):
@@ -65,6 +66,7 @@ class Reader:
         Raises:
             DataError: a file cannot be read, now or once its turn comes.
         """
+        self._check_classes()
         try:
             rows = self._rows(self.files.paths, streaming=True)
         except Exception as error:
@@ -72,6 +74,10 @@ class Reader:
                 raise no_rows(self.path) from None
             raise self._unreadable(self.files.paths, error) from error
         return self._guarded(rows)
+
+    def _check_classes(self) -> None:
+        if self.files.format == "parquet" and self.options.get("features") is None:
+            check_classes(self.files.paths, self.files.storage)
 
     def _rows(self, paths: Sequence[str], *, streaming: bool) -> Any:
         return datasets.load_dataset(
