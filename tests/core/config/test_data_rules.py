@@ -37,12 +37,12 @@ def test_a_rule_that_is_empty_is_not_asked_for() -> None:
 @pytest.mark.parametrize(
     ("data", "told"),
     [
-        ("{validate: {emty: drop}}", "`data.validate.emty` is no rule for data"),
-        ("{validate: {emty: drop}}", "did you mean `empty`?"),
+        ("{validate: {empti: drop}}", "`data.validate.empti` is no rule for data"),
+        ("{validate: {empti: drop}}", "did you mean `empty`?"),
         ("{validate: {length: drop}}", "the rules are `empty`, `all_padding`, `ids` or `labels`"),
-        ("{validate: {ids: dorp}}", "`data.validate.ids` cannot be `dorp`"),
-        ("{validate: {ids: dorp}}", "did you mean `drop`?"),
-        ("{validate: {ids: {on: dorp}}}", "`data.validate.ids.on` cannot be `dorp`"),
+        ("{validate: {ids: drob}}", "`data.validate.ids` cannot be `drob`"),
+        ("{validate: {ids: drob}}", "did you mean `drop`?"),
+        ("{validate: {ids: {on: drob}}}", "`data.validate.ids.on` cannot be `drob`"),
         ("{validate: {ids: {mx: 3}}}", "`data.validate.ids.mx` is not a field"),
         ("{validate: {ids: {mx: 3}}}", "did you mean `max`?"),
         ("{validate: {ids: {max: many}}}", "`data.validate.ids.max` is a whole number"),
@@ -60,8 +60,8 @@ def test_a_mistake_is_told_with_what_was_meant(data: str, told: str) -> None:
 @pytest.mark.parametrize(
     "value",
     [
-        {"emty": "drop"},
-        {"ids": "dorp"},
+        {"empti": "drop"},
+        {"ids": "drob"},
         {"ids": {"mx": 3}},
         {"ids": {"min": 4, "max": 3}},
         {"labels": "fail"},

@@ -167,8 +167,8 @@ def test_a_vocabulary_bounds_the_ids() -> None:
 
 
 def test_a_column_that_is_not_there_is_told_with_the_nearest() -> None:
-    with pytest.raises(DataError, match="column 'lables'") as caught:
-        checked(BAD, {"labels": {"min": 0, "column": "lables"}})
+    with pytest.raises(DataError, match="column 'labelz'") as caught:
+        checked(BAD, {"labels": {"min": 0, "column": "labelz"}})
     assert caught.value.mend == "did you mean labels?"
     with pytest.raises(DataError, match="no column that the rule 'labels' is about"):
         checked(BAD.select_columns("text"), {"labels": {"min": 0}})
@@ -178,7 +178,7 @@ def test_a_column_that_is_not_there_is_told_with_the_nearest() -> None:
 
 def test_rules_that_cannot_be_read_are_told() -> None:
     with pytest.raises(ConfigError) as caught:
-        checked(BAD, {"emty": "drop"})
+        checked(BAD, {"empti": "drop"})
     assert "did you mean `empty`?" in caught.value.why
 
 
