@@ -217,6 +217,7 @@ class Cloud:
             log.error("%s cannot boot: %s", machine.id, error)
             reason = Reason.FAILED
         sweep(str(machine.disk.root))
+        machine.disk.forget()
         with self.lock:
             self.end(machine, reason)
             self._gone(machine)

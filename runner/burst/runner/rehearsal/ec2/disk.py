@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import hashlib
 import os
 import shlex
 import stat
 import sys
+import tempfile
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -16,6 +18,8 @@ from burst.runner.rehearsal.ec2.marks import MARK
 FOLDERS = {"BURST_ETC": "etc/burst", "BURST_RUN": "run/burst"}
 """Variables that name the folders which stand for /etc/burst and /run/burst."""
 _KEPT = ("PATH", "VIRTUAL_ENV", "PYTHONPATH", "LANG", "LC_ALL", "TZ", "LD_LIBRARY_PATH")
+_LONGEST = 107 - len("/pymp-12345678/listener-12345678")
+"""Bytes of a folder in which Python makes sockets, whose paths have 107 at the most."""
 _CONSOLE_TAIL = 64 * 1024  # what GetConsoleOutput gives
 _INIT = """\
 {boot}
@@ -44,6 +48,16 @@ class Disk:
     def bin(self) -> Path:
         return self.root / "bin"
 
+    @property
+    def temporary(self) -> Path:
+        """Its TMPDIR, by a name that is short enough for the sockets in it: Python's processes
+        hand each other files through such, and wait for ever where one cannot be made."""
+        folder = self.root / "tmp"
+        if len(os.fsencode(folder)) <= _LONGEST:
+            return folder
+        digest = hashlib.sha256(os.fsencode(folder)).hexdigest()[:16]
+        return Path(tempfile.gettempdir()) / f"burst-{digest}"
+
     def make(self, user_data: bytes, shutdown_url: str) -> Sequence[str]:
         """Write what the machine boots from; the command that is the machine.
 
@@ -52,6 +66,9 @@ class Disk:
         """
         for folder in ("bin", "home", "tmp", *FOLDERS.values()):
             (self.root / folder).mkdir(parents=True, exist_ok=True)
+        if self.temporary != self.root / "tmp":
+            self.forget()
+            self.temporary.symlink_to(self.root / "tmp")
         program = f"{sys.executable} -I -S {shlex.quote(shutdown.__file__)} {shutdown_url}"
         for name in ("shutdown", "poweroff", "halt"):
             _write_program(self.bin / name, f'#!/bin/sh\nexec {program} "$@"\n'.encode())
@@ -66,6 +83,11 @@ class Disk:
             boot = 'echo "no script in the user data"'
         return "/bin/sh", "-c", _INIT.format(boot=boot)
 
+    def forget(self) -> None:
+        """Leave nothing outside of its folder. Idempotent."""
+        if self.temporary.is_symlink():
+            self.temporary.unlink(missing_ok=True)
+
     def environ(self, outside: Mapping[str, str], cloud: Mapping[str, str]) -> dict[str, str]:
         """What its programs see: of `outside` what finds the same Python, and `cloud`."""
         kept = {name: outside[name] for name in _KEPT if name in outside}
@@ -75,7 +97,7 @@ class Disk:
             **cloud,
             "PATH": os.pathsep.join(paths),
             "HOME": str(self.root / "home"),
-            "TMPDIR": str(self.root / "tmp"),
+            "TMPDIR": str(self.temporary),
             **{name: str(self.root / folder) for name, folder in FOLDERS.items()},
             "BURST_SYS": str(self.sys),
             "CUDA_VISIBLE_DEVICES": "",  # several machines cannot each have the real one's
