@@ -20,6 +20,7 @@ from burst.harness.errors import TrialError
 from burst.harness.transformers import BurstCallback
 from burst.harness.transformers.script.refusing import refuse_if_kept
 from burst.harness.transformers.trainer import connection
+from burst.harness.transformers.trainer.memory import TrainerMemory
 from tests.harness.transformers.house import (
     TIMINGS,
     House,
@@ -330,3 +331,12 @@ def test_a_trial_with_checkpoints_is_not_begun_anew_where_burst_cannot_attach(
     assert left.value.code == 1
     (_, failure) = failures_left(spec.path)[0]
     assert "has checkpoints" in failure.message
+
+
+def test_a_training_does_not_go_on_over_another_number_of_ranks(house: House) -> None:
+    trainer = house.attempt(script(max_steps=2))
+    memory = TrainerMemory(trainer)
+    saved = memory.state_dict()
+    memory.load_state_dict(saved)
+    with pytest.raises(TrialError, match="over 2 ranks, and cannot go on over 1"):
+        memory.load_state_dict({**saved, "ranks": 2})

@@ -14,6 +14,7 @@ from typing import Any
 
 import torch
 
+from burst.harness.errors import TrialError
 from burst.harness.transformers.trainer.standing import standing
 from burst.harness.trial.callbacks import PyTorchCallback
 
@@ -90,6 +91,7 @@ class TrainerMemory(PyTorchCallback):
                 "first_step": trainer._initial_global_step,
                 "first_tokens": trainer._initial_num_input_tokens_seen,
             },
+            "ranks": int(trainer.args.world_size),
             "batch_size": trainer._train_batch_size,
             "standing": standing(trainer),
             "at_length": trainer.state.global_step >= trainer.state.max_steps,
@@ -133,8 +135,20 @@ class TrainerMemory(PyTorchCallback):
         return "\n".join(self._lines)
 
     def load_state_dict(self, state_dict: dict[str, Any]) -> None:
-        """Take it on, but for what the Trainer's loop sets anew before it begins: `put_back`."""
+        """Take it on, but for what the Trainer's loop sets anew before it begins: `put_back`.
+
+        Raises:
+            TrialError: it is of another number of ranks, which the Trainer would give other data.
+        """
         trainer = self._trainer
+        before, now = state_dict["ranks"], int(trainer.args.world_size)
+        if before != now:
+            raise TrialError(
+                f"the Trainer trained over {before} ranks, and cannot go on over {now}",
+                why="each of its batches would have other rows, and an epoch another length",
+                mend=f"give the trial {before} slots, or start another from its weights: "
+                "`burst run --from CHECKPOINT`",
+            )
         self.place = Place(**state_dict["place"])
         for name, value in state_dict["trainer"].items():
             setattr(trainer.state, name, value)

@@ -94,9 +94,9 @@ class Training:
         progress = session.progress
         progress.metric = terms.goal.metric
         progress.smaller_is_better = terms.goal.smaller_is_better
+        self._keeper.restore()
         progress.target_batches = int(trainer.state.max_steps)
         progress.measure = self._saves.measure
-        self._keeper.restore()
         self.entering = self._memory.restored
         if not self.entering:
             return None
