@@ -8,8 +8,10 @@ import shlex
 import shutil
 import subprocess
 import sys
+from collections.abc import Iterator
 from pathlib import Path
 
+import psutil
 import pytest
 
 from burst.core.aws.booting import LONGEST, node_script
@@ -54,6 +56,15 @@ def written(
         python=python,
         efa=32,
     )
+
+
+@pytest.fixture(autouse=True)
+def _timers_end_with_the_test(tmp_path: Path) -> Iterator[None]:
+    """Those of a machine whose folder is gone would look for its `shutdown` for ever."""
+    yield
+    for process in psutil.process_iter(["cmdline"]):
+        if any(str(tmp_path) in word for word in process.info["cmdline"] or ()):
+            process.kill()
 
 
 @pytest.mark.parametrize("region", ["us-east-1", REGION])
