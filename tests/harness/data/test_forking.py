@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import multiprocessing
+import gc
 import os
 import random
 import signal
@@ -94,6 +95,8 @@ def children() -> set[int]:
 
 
 def descriptors() -> set[str]:
+    """What is open, but for what tests before this one have left to the garbage collector."""
+    gc.collect()
     return set(os.listdir("/proc/self/fd"))
 
 
@@ -168,7 +171,8 @@ def test_an_interrupt_while_it_waits_leaves_nothing(monkeypatch: pytest.MonkeyPa
     monkeypatch.setattr(forking, "_is_answered", interrupted)
     with pytest.raises(KeyboardInterrupt):
         process.start()
-    assert (children(), descriptors()) == before
+    assert children() <= before[0]
+    assert descriptors() <= before[1]
 
 
 @pytest.mark.parametrize("silent", [set(), {0}, {0, 1, 2}, {0, 1, 2, 3}])
@@ -182,7 +186,7 @@ def test_no_descriptor_is_left_open_however_many_forks_hang(
     process.join()
     assert process.exitcode == (-signal.SIGKILL if len(silent) == 4 else 0)
     process.close()
-    assert descriptors() == before
+    assert descriptors() <= before
 
 
 def test_a_process_ends_as_any_of_multiprocessing_s() -> None:
