@@ -8,6 +8,7 @@ import time
 from collections.abc import Iterator
 from contextlib import contextmanager, nullcontext
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import torch
@@ -60,15 +61,15 @@ class _Lost(BaseException):
 class _Leaves(TrainerCallback):
     def __init__(self, at: int) -> None:
         self._at = at
-        self.first = 0.0
-        """When the first step ended."""
+        self.seen = SimpleNamespace(first=0.0)
+        """When the first step ended. No plain number, which the next attempt would go on with."""
 
     def on_step_begin(self, args: Any, state: Any, control: Any, **kwargs: Any) -> None:
         if state.global_step == self._at:
             raise _Lost
 
     def on_step_end(self, args: Any, state: Any, control: Any, **kwargs: Any) -> None:
-        self.first = self.first or time.perf_counter()
+        self.seen.first = self.seen.first or time.perf_counter()
 
 
 def _lost(step: int, folder: Path) -> None:
@@ -104,7 +105,7 @@ def _resumed(step: int, folder: Path, own: Path | None) -> float:
         except _Lost:
             if trainer.state.global_step != step + 1:
                 raise AssertionError("it did not go on where it was") from None
-    return leaves.first - begun
+    return leaves.seen.first - begun
 
 
 def _trainer(folder: Path, leaves: _Leaves, *, alone: bool = False, **changes: Any) -> Any:
