@@ -105,7 +105,7 @@ def _resumed(step: int, folder: Path, own: Path | None) -> float:
         except _Lost:
             if trainer.state.global_step != step + 1:
                 raise AssertionError("it did not go on where it was") from None
-    return leaves.seen.first - begun
+    return float(leaves.seen.first - begun)
 
 
 def _trainer(folder: Path, leaves: _Leaves, *, alone: bool = False, **changes: Any) -> Any:
