@@ -61,7 +61,8 @@ class Extras:
 
     def _objects(self) -> Iterator[tuple[str, Any]]:
         """By a name that each has in every attempt."""
-        yield "trainer", self._trainer
+        if not type(self._trainer).__module__.startswith("transformers."):
+            yield "trainer", self._trainer
         for number, each in enumerate(self._trainer.callback_handler.callbacks):
             module = type(each).__module__
             known = module.startswith(("transformers.", "burst.")) or isinstance(
