@@ -7,7 +7,7 @@ import string
 from typing import Any
 
 import pytest
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from burst.cli import shapes
@@ -249,6 +249,7 @@ def test_where_larger_is_better_the_largest_comes_first_and_nan_last() -> None:
     assert order == [0, 1, 2, 3, 4]
 
 
+@example([2.0**1023, 2.0**1023])
 @given(
     st.lists(
         st.floats() | st.sampled_from([1e-30, -1e30, 5.0, 5.0, float("nan"), float("inf")]),

@@ -78,7 +78,7 @@ def test_a_machine_has_a_disk_and_an_environment_of_its_own(cloud: Lab) -> None:
     environ = dict(line.split("=", 1) for line in lines if "=" in line)
     folder = cloud.control.machine(one).folder
     for name in ("HOME", "TMPDIR", "BURST_ETC", "BURST_RUN"):
-        assert environ[name].startswith(f"{folder}/")
+        assert str(Path(environ[name]).resolve()).startswith(f"{folder}/")
         assert Path(environ[name]).is_dir()
     assert environ["AWS_EC2_METADATA_SERVICE_ENDPOINT"] == f"{cloud.url}/_imds/{one}"
     assert f"{folder}/bin/shutdown" in lines

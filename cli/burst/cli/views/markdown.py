@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import math
 import re
+import sys
 from collections.abc import Iterable, Sequence
 
 from burst.cli.reading import metric_of, searcher_of
@@ -145,7 +146,9 @@ def _chart(report: Report) -> str:
     values = [row.metrics[metric] for row in points]
     low, high = min(values), max(values)
     if low == high:
-        low, high = low - (abs(low) or 1.0), high + (abs(high) or 1.0)
+        most = sys.float_info.max
+        low = max(low - (abs(low) or 1.0), -most)
+        high = min(high + (abs(high) or 1.0), most)
     lines = [
         "```mermaid",
         "xychart-beta",
