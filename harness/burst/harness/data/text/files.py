@@ -86,7 +86,7 @@ def find(path: str | Path, split: str | None) -> Files | Saved:
     system, inner = _opened(url, storage)
     if any(mark in inner for mark in "*?[") and not _is_there(system, inner):
         found = {name: info for name, info in _globbed(system, inner) if not _is_hidden(name)}
-        root = inner[: re.search(r"[*?\[]", inner).start()].rpartition("/")[0]  # type: ignore[union-attr]
+        root = re.split(r"[*?\[]", inner, maxsplit=1)[0].rpartition("/")[0]
     else:
         info = _info(system, inner, url)
         if info["type"] != "directory":
