@@ -188,7 +188,8 @@ def test_a_search_that_needs_a_metric_is_told_which_there_are(
     with pytest.raises(ConfigError) as told:
         house.attempt(script())
     assert "eval_acuracy" in told.value.what
-    assert "eval_loss" in told.value.mend
+    assert "this validation reported epoch, eval_loss" in told.value.what
+    assert told.value.mend == "write one of them there"
 
 
 @pytest.mark.parametrize("given", [True, False, None])

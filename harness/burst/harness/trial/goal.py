@@ -36,5 +36,6 @@ def tell_missing(goal: Goal, metrics: Mapping[str, float], session: Session) -> 
     mend = did_you_mean(goal.metric, metrics)
     if goal.needed:
         seen = ", ".join(sorted(metrics)) or "none"
-        raise ConfigError(f"{text}; this validation reported {seen}", mend=mend)
+        near = mend if mend.startswith("did you mean") else "write one of them there"
+        raise ConfigError(f"{text}; this validation reported {seen}", mend=near)
     session.warn("trial.metric_missing", f"{text}; {mend}")
