@@ -10,7 +10,7 @@ import subprocess
 import sys
 import threading
 from collections.abc import Iterator
-from contextlib import closing
+from contextlib import closing, suppress
 from pathlib import Path
 
 import pytest
@@ -156,6 +156,31 @@ def test_processes_that_open_a_new_store_at_once_all_succeed(tmp_path: Path) -> 
     assert len(stores[0].children(Trial, EXPERIMENT)) == 6
     for store in stores:
         store.close()
+
+
+@pytest.mark.parametrize("moment", range(8))
+def test_a_store_that_another_makes_at_any_moment_of_the_opening_is_opened(
+    moment: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path = tmp_path / "store.db"
+    plain, begun = sqlite3.connect, []
+
+    def watched(*args: object, **named: object) -> sqlite3.Connection:
+        connection = plain(*args, **named)  # type: ignore[call-overload]
+        connection.set_trace_callback(at_its_moment)
+        return connection  # type: ignore[no-any-return]
+
+    def at_its_moment(statement: str) -> None:
+        begun.append(statement)
+        if len(begun) == moment + 1:
+            monkeypatch.setattr(sqlite3, "connect", plain)
+            with suppress(Unreachable), closing(SqliteStore(path, busy_s=0.0)) as other:
+                other.commit(Put(examples.trial()))
+
+    monkeypatch.setattr(sqlite3, "connect", watched)
+    with closing(SqliteStore(path)) as store:
+        assert len(begun) > moment
+        assert store.children(Trial, EXPERIMENT) or "BEGIN IMMEDIATE" in begun[: moment + 1]
 
 
 def test_a_process_killed_while_it_made_the_file_leaves_one_that_opens(tmp_path: Path) -> None:

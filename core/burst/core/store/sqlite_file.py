@@ -155,8 +155,9 @@ class DatabaseFile:
         return version
 
     def _refuse_foreign(self, connection: sqlite3.Connection) -> None:
-        application = connection.execute("PRAGMA application_id").fetchone()[0]
+        # Tables first: another may make the store in between, and makes both at once.
         tables = connection.execute("SELECT count(*) FROM sqlite_schema").fetchone()[0]
+        application = connection.execute("PRAGMA application_id").fetchone()[0]
         if application != _APPLICATION and (application or tables):
             raise StoreError(
                 f"{self.path} is not a burst store",
