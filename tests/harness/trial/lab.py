@@ -18,6 +18,7 @@ from burst.core.config.experiment import Optimizations
 from burst.core.launch import Outcome, Tier
 from burst.core.metrics import merge
 from burst.core.model import Code, Experiment, Trial
+from burst.core.store import update
 from burst.core.store.memory import MemoryStore
 from burst.core.store.port import Put, Store
 from burst.harness import (
@@ -173,8 +174,8 @@ class Lab:
 
     def session(self, asked: Callable[[], bool]) -> Session:
         attempt = next(self._attempts)
-        trial = self.store.get(Trial, TRIAL)
-        self.store.commit(Put(trial.model_copy(update={"token": attempt})))
+        # What a killed attempt had begun to save goes on here, and may write to the trial still.
+        update(self.store, Trial, TRIAL, lambda trial: trial.model_copy(update={"token": attempt}))
         progress = Progress(self.clock)
         sink = StoreSink(self.store, TRIAL, attempt, progress)
         identity = Identity(EXPERIMENT, TRIAL, attempt, attempt)
