@@ -14,6 +14,7 @@ from burst.core.model import Code, Event, Experiment, Lengths, MetricChunk, Metr
 from burst.core.store import open_store
 from burst.core.store.memory import MemoryStore
 from burst.core.store.port import MAX_RECORD_BYTES, Put, Store
+from burst.harness import reporting
 from burst.harness.progress import Progress, StoreSink
 from burst.harness.reporting import Origin, Reporter
 
@@ -42,6 +43,9 @@ class Broken:
         if chunks and self.after:
             self.tried.set()
             raise self.after.pop(0)
+
+    def is_due(self) -> bool:
+        return self.inner.is_due()
 
     def forget(self) -> None:
         self.inner.forget()
@@ -112,6 +116,36 @@ def test_a_flush_makes_every_report_before_it_durable() -> None:
         assert reporter.flush(30)
         assert _batches(store) == list(range(1, 8))
         assert store.get(Trial, TRIAL).done.batches == 7
+
+
+def test_a_short_training_is_told_as_it_comes_along(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(reporting, "EVERY_S", 1000.0)
+    store, told = _store(), threading.Event()
+    with _reporter(store) as (reporter, sink, progress):
+        progress.target_batches = 100
+        for _ in reporting.FIRST_EVERY_S:
+            assert reporter.flush(30)
+        monkeypatch.setattr(sink, "send", lambda *sent: (sink.inner.send(*sent), told.set()))
+        progress.measure = lambda: Lengths(batches=5)
+        assert told.wait(30)
+        assert store.get(Trial, TRIAL).done.batches == 5
+
+
+@pytest.mark.parametrize(
+    ("target", "batches", "due"),
+    [(100, 4, False), (100, 5, True), (3, 0, False), (3, 1, True), (None, 9, False)],
+)
+def test_a_good_way_is_a_twentieth_of_the_training(
+    target: int | None, batches: int, due: bool
+) -> None:
+    progress = Progress(ManualClock())
+    sink = StoreSink(_store(), TRIAL, 1, progress)
+    assert not sink.is_due()
+    progress.target_batches = target
+    progress.measure = lambda: Lengths(batches=batches)
+    assert sink.is_due() is due
+    sink.send([], [])
+    assert not sink.is_due()
 
 
 def test_a_commit_whose_answer_was_lost_counts_once() -> None:

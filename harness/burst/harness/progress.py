@@ -22,6 +22,11 @@ from burst.core.store.port import Append, AppendMetrics, Fence, Put, Write
 from burst.harness.searching import Search, noted
 
 
+WORTH_TELLING = 0.05
+"""Of a training: so far a trial may come at most before its record says so, or nobody could see
+how far a short one is."""
+
+
 class Progress:
     """What the harness knows of its trial. Everything is absolute, so storing it twice is
     harmless. Written by the loop, read by the reporter's thread."""
@@ -141,9 +146,16 @@ class StoreSink:
         self._trial = trial
         self._fence = Fence(trial, token)
         self._progress = progress
+        self._told = 0
+        """Batches that the record says are done."""
         self._base: int | None = None
         self._earlier: dict[int, MetricRow] = {}
         """Validations by batch that earlier attempts reported up to `_base`, and that stand."""
+
+    def is_due(self) -> bool:
+        target = self._progress.target_batches
+        news = self._progress.measure().batches - self._told
+        return target is not None and news >= max(1.0, WORTH_TELLING * target)
 
     def forget(self) -> None:
         self._progress.forget_newest()
@@ -167,6 +179,7 @@ class StoreSink:
 
         update(self._store, Trial, self._trial, change)
         self._progress.stored(len(judged))
+        self._told = known["done"].batches if "done" in known else self._told
 
     def _validated(self, trial: Trial) -> Event:
         newest = trial.untold[-1]

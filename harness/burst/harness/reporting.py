@@ -1,7 +1,7 @@
 """Metrics on their way to the store, without ever making a step wait.
 
 `report` appends to a queue; a thread sends what has gathered about every five seconds, sooner at
-first and when asked, in one commit with the trial's progress and under its fence. What could not
+first, when asked and where a short training has come a good way, in one commit with the trial's progress and under its fence. What could not
 be sent stays in order and is tried again; a chunk keeps its number, so a commit whose answer was
 lost counts once. Only what no store would ever take is left out, alone, and told.
 """
@@ -26,6 +26,8 @@ log = logging.getLogger(__name__)
 
 EVERY_S = 5.0
 FIRST_EVERY_S = (0.2, 1.0)
+LOOK_EVERY_S = 0.25
+"""Between two looks whether something is due sooner."""
 LONGEST_BACKOFF_S = 30.0
 CHUNK_BYTES = 250_000
 """Bound on a chunk by our estimate, which is above what its encoding takes."""
@@ -48,6 +50,10 @@ class Sink(Protocol):
             Unreachable, StoreError: it could not be now; later it may.
             Exception: something in it never can be.
         """
+        ...
+
+    def is_due(self) -> bool:
+        """Whether the progress is worth sending before its time."""
         ...
 
     def forget(self) -> None:
@@ -200,10 +206,17 @@ class Reporter:
             self._wake.notify_all()
 
     def _pause(self, seconds: float, patient: bool) -> None:
-        with self._wake:
-            self._wake.wait_for(
-                lambda: self._closing or (not patient and self._asked > self._done), seconds
-            )
+        left = seconds
+        while left > 0:
+            with self._wake:
+                if self._wake.wait_for(
+                    lambda: self._closing or (not patient and self._asked > self._done),
+                    min(left, LOOK_EVERY_S),
+                ):
+                    return
+            left -= LOOK_EVERY_S
+            if not patient and self._sink.is_due():
+                return
 
     def _send_all(self) -> None:
         """Send what is there now, a bounded part at a time: many objects alive at once would make
@@ -325,6 +338,9 @@ class Silent:
 
     def send(self, chunks: list[MetricChunk], events: list[Event]) -> None:
         return None
+
+    def is_due(self) -> bool:
+        return False
 
     def forget(self) -> None:
         return None
