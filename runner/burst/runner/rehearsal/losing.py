@@ -17,7 +17,7 @@ from burst.runner.rehearsal.scenario import Capacity, Loss, Scenario, progress_o
 
 log = logging.getLogger(__name__)
 
-LOOK_EVERY_S = 0.5
+LOOK_EVERY_S = 0.2
 _NO_CAPACITY = "InsufficientInstanceCapacity"
 _NONE_THERE = "We currently do not have sufficient capacity in the zone you requested."
 
