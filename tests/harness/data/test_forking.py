@@ -9,6 +9,7 @@ import random
 import signal
 import sys
 from collections.abc import Iterator
+from contextlib import suppress
 from itertools import islice
 from multiprocessing import connection
 from multiprocessing.context import ForkContext
@@ -95,9 +96,16 @@ def children() -> set[int]:
 
 
 def descriptors() -> set[str]:
-    """What is open, but for what tests before this one have left to the garbage collector."""
+    """Of the open pipes, but for what tests before this one have left to the garbage collector."""
     gc.collect()
-    return set(os.listdir("/proc/self/fd"))
+    folder = Path("/proc/self/fd")
+    return {at for at in os.listdir(folder) if _target(folder / at).startswith("pipe:")}
+
+
+def _target(descriptor: Path) -> str:
+    with suppress(FileNotFoundError):  # the one that lists them
+        return os.readlink(descriptor)
+    return ""
 
 
 @pytest.fixture

@@ -8,7 +8,6 @@ import json
 import os
 import shutil
 from collections.abc import Iterator, Mapping
-from contextlib import suppress
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
@@ -17,13 +16,14 @@ from zlib import crc32
 
 import pytest
 from boto3.session import Session as BotoSession
-from botocore.exceptions import ClientError
 from click.testing import CliRunner, Result
 
 from burst.cli.root import cli
 from burst.cli.session import Session
+from burst.core.clock import SystemClock
 from burst.infra import planning
-from burst.infra.account.removing import find_things
+from burst.infra.account.of_ec2 import NETWORK
+from burst.infra.account.removing import find_things, remove_things
 from burst.infra.account.sorts import Look, Thing
 from burst.infra.bundle import build_bundle
 from burst.infra.preflight.asking import Asking
@@ -149,15 +149,21 @@ def person(
         folder.mkdir()
         (folder / "burst.yaml").write_text(FILE.format(cluster=cluster, image=IMAGE))
         yield Person(cluster, folder, bundles)
-        _remove_networks(servers)
+        _remove_networks(cluster, servers)
     gc.collect()  # what Pulumi's library leaves where a program is broken off is this test's
 
 
-def _remove_networks(servers: Servers) -> None:
-    """An account has five at the most, and all tests have one account."""
-    person = BotoSession(aws_access_key_id=ACCOUNT, aws_secret_access_key="testing")
-    ec2 = person.client("ec2", region_name=REGION, endpoint_url=servers.ec2)
-    for each in ec2.describe_vpcs()["Vpcs"]:
-        with suppress(ClientError):  # what a test that failed has left whole
-            if not each["IsDefault"]:
-                ec2.delete_vpc(VpcId=each["VpcId"])
+def _remove_networks(cluster: str, servers: Servers) -> None:
+    """An account has five at the most, and all tests have one account: what a test leaves standing
+    would be another's to stumble over."""
+    ec2 = BotoSession(aws_access_key_id=ACCOUNT, aws_secret_access_key="testing").client(
+        "ec2", region_name=REGION, endpoint_url=servers.ec2
+    )
+    mine = [{"Name": "is-default", "Values": ["false"]}]
+    if not ec2.describe_vpcs(Filters=mine)["Vpcs"]:
+        return
+    look = Look(cluster, ACCOUNT, REGION, Asking(REGION, servers.environ))
+    found, _ = find_things(look, data=False, types={sort.type for sort in NETWORK})
+    remove_things(look, found, SystemClock(), lambda _: None)
+    for each in ec2.describe_vpcs(Filters=mine)["Vpcs"]:  # whose tags a test took away
+        ec2.delete_vpc(VpcId=each["VpcId"])

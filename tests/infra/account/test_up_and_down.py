@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import signal
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -187,17 +188,22 @@ def test_killed_again_and_again_it_is_built_once_in_the_end_and_so_removed(
 def test_ctrl_c_stops_in_order_and_the_same_command_goes_on(
     person: Person, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    count, done = 0, Lines.done
+    done = Lines.done
 
-    def interrupt(self: Lines, change: Change) -> None:
-        nonlocal count
-        count += 1
-        if count == 6:
-            os.kill(os.getpid(), signal.SIGINT)
-        done(self, change)
+    def interrupt(after: str) -> Callable[[Lines, Change], None]:
+        """When the first of a type is done, or soon after."""
+        waiting = [after]
+
+        def heard(self: Lines, change: Change) -> None:
+            if change.type in waiting:
+                waiting.remove(change.type)
+                os.kill(os.getpid(), signal.SIGINT)
+            done(self, change)
+
+        return heard
 
     with monkeypatch.context() as patched:
-        patched.setattr(Lines, "done", interrupt)
+        patched.setattr(Lines, "done", interrupt("aws:ec2/vpc:Vpc"))
         told = person.types("up", "--yes", status=130)
     assert "Stopping: what AWS is doing just now" in told.stderr
     assert "`burst up` goes on from here" in told.stderr
@@ -207,12 +213,11 @@ def test_ctrl_c_stops_in_order_and_the_same_command_goes_on(
     assert preview["same"]
     assert result["created"] == len(preview["changes"]) > 0
 
+    rules = [each.id for each in person.things() if each.kind == "rule"]
     with monkeypatch.context() as patched:
-        count = 0
-        patched.setattr(Lines, "done", interrupt)
+        patched.setattr(Lines, "done", interrupt("aws:cloudwatch/eventTarget:EventTarget"))
         told = person.types("down", "--yes", "--keep-data", status=130)
     assert f"stopped burst-{person.cluster}-runner-schedule" in told.stderr
-    rules = [each.id for each in person.things() if each.kind == "rule"]
     person.types("up", "--yes")  # a change of mind
     states = [client("events").describe_rule(Name=rule)["State"] for rule in rules]
     assert states == ["ENABLED"] * 3
