@@ -2,7 +2,7 @@ from __future__ import annotations
 
 import hashlib
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
@@ -32,6 +32,8 @@ class Broken:
         self.never = ""
         """A group that nothing ever takes."""
         self.tried = threading.Event()
+        self.sent: Callable[[], None] = lambda: None
+        """Called when something was."""
 
     def send(self, chunks: list[MetricChunk], events: list[Event]) -> None:
         if chunks and self.before:
@@ -40,6 +42,7 @@ class Broken:
         if any(chunk.group == self.never for chunk in chunks):
             raise KeyError(self.never)
         self.inner.send(chunks, events)
+        self.sent()
         if chunks and self.after:
             self.tried.set()
             raise self.after.pop(0)
@@ -125,7 +128,7 @@ def test_a_short_training_is_told_as_it_comes_along(monkeypatch: pytest.MonkeyPa
         progress.target_batches = 100
         for _ in reporting.FIRST_EVERY_S:
             assert reporter.flush(30)
-        monkeypatch.setattr(sink, "send", lambda *sent: (sink.inner.send(*sent), told.set()))
+        sink.sent = told.set
         progress.measure = lambda: Lengths(batches=5)
         assert told.wait(30)
         assert store.get(Trial, TRIAL).done.batches == 5

@@ -21,7 +21,6 @@ from burst.core.store import Store, update
 from burst.core.store.port import Append, AppendMetrics, Fence, Put, Write
 from burst.harness.searching import Search, noted
 
-
 WORTH_TELLING = 0.05
 """Of a training: so far a trial may come at most before its record says so, or nobody could see
 how far a short one is."""

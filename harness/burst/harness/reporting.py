@@ -1,9 +1,10 @@
 """Metrics on their way to the store, without ever making a step wait.
 
 `report` appends to a queue; a thread sends what has gathered about every five seconds, sooner at
-first, when asked and where a short training has come a good way, in one commit with the trial's progress and under its fence. What could not
-be sent stays in order and is tried again; a chunk keeps its number, so a commit whose answer was
-lost counts once. Only what no store would ever take is left out, alone, and told.
+first, when asked, and where a short training has come a good way, in one commit with the trial's
+progress and under its fence. What could not be sent stays in order and is tried again; a chunk
+keeps its number, so a commit whose answer was lost counts once. Only what no store would ever take
+is left out, alone, and told.
 """
 
 from __future__ import annotations
