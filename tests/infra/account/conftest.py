@@ -20,10 +20,8 @@ from click.testing import CliRunner, Result
 
 from burst.cli.root import cli
 from burst.cli.session import Session
-from burst.core.clock import SystemClock
 from burst.infra import planning
-from burst.infra.account.of_ec2 import NETWORK
-from burst.infra.account.removing import find_things, remove_things
+from burst.infra.account.removing import find_things
 from burst.infra.account.sorts import Look, Thing
 from burst.infra.bundle import build_bundle
 from burst.infra.preflight.asking import Asking
@@ -149,21 +147,32 @@ def person(
         folder.mkdir()
         (folder / "burst.yaml").write_text(FILE.format(cluster=cluster, image=IMAGE))
         yield Person(cluster, folder, bundles)
-        _remove_networks(cluster, servers)
+        _remove_networks(servers)
     gc.collect()  # what Pulumi's library leaves where a program is broken off is this test's
 
 
-def _remove_networks(cluster: str, servers: Servers) -> None:
+def _remove_networks(servers: Servers) -> None:
     """An account has five at the most, and all tests have one account: what a test leaves standing
     would be another's to stumble over."""
-    ec2 = BotoSession(aws_access_key_id=ACCOUNT, aws_secret_access_key="testing").client(
-        "ec2", region_name=REGION, endpoint_url=servers.ec2
-    )
+    person = BotoSession(aws_access_key_id=ACCOUNT, aws_secret_access_key="testing")
+    ec2 = person.client("ec2", region_name=REGION, endpoint_url=servers.ec2)
     mine = [{"Name": "is-default", "Values": ["false"]}]
-    if not ec2.describe_vpcs(Filters=mine)["Vpcs"]:
-        return
-    look = Look(cluster, ACCOUNT, REGION, Asking(REGION, servers.environ))
-    found, _ = find_things(look, data=False, types={sort.type for sort in NETWORK})
-    remove_things(look, found, SystemClock(), lambda _: None)
-    for each in ec2.describe_vpcs(Filters=mine)["Vpcs"]:  # whose tags a test took away
-        ec2.delete_vpc(VpcId=each["VpcId"])
+    for vpc in [each["VpcId"] for each in ec2.describe_vpcs(Filters=mine)["Vpcs"]]:
+        within = [{"Name": "vpc-id", "Values": [vpc]}]
+        endpoints = ec2.describe_vpc_endpoints(Filters=within)["VpcEndpoints"]
+        if endpoints:
+            ec2.delete_vpc_endpoints(VpcEndpointIds=[each["VpcEndpointId"] for each in endpoints])
+        for subnet in ec2.describe_subnets(Filters=within)["Subnets"]:
+            ec2.delete_subnet(SubnetId=subnet["SubnetId"])
+        for table in ec2.describe_route_tables(Filters=within)["RouteTables"]:
+            if not any(each["Main"] for each in table["Associations"]):
+                ec2.delete_route_table(RouteTableId=table["RouteTableId"])
+        for group in ec2.describe_security_groups(Filters=within)["SecurityGroups"]:
+            if group["GroupName"] != "default":
+                ec2.delete_security_group(GroupId=group["GroupId"])
+        attached = [{"Name": "attachment.vpc-id", "Values": [vpc]}]
+        for gateway in ec2.describe_internet_gateways(Filters=attached)["InternetGateways"]:
+            here = {"InternetGatewayId": gateway["InternetGatewayId"]}
+            ec2.detach_internet_gateway(**here, VpcId=vpc)
+            ec2.delete_internet_gateway(**here)
+        ec2.delete_vpc(VpcId=vpc)
