@@ -3,11 +3,20 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from contextlib import nullcontext
 from typing import Any
 
 import pytest
 
 from burst.harness.reporting import Reporter
+from burst.harness.trial import loop
+
+
+@pytest.fixture(autouse=True)
+def _trainings_share_a_heap(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A training looks through the whole heap once, which is nothing beside training, and most of
+    what a test of a few batches would do."""
+    monkeypatch.setattr(loop, "_settled_heap", nullcontext)
 
 
 @pytest.fixture(autouse=True)
