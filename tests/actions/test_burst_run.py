@@ -29,6 +29,7 @@ def write(site: Site, script: str, **fields: Any) -> None:
         "entrypoint": ["python", "script.py"],
         "searcher": {"name": "single", "metric": "loss", "max_length": "10ba"},
         "max_restarts": 0,
+        "drain_grace": "2s",  # nothing in a plain script hears that it is to leave
         **fields,
     }
     (site.workspace / "models" / "exp.yaml").write_text(yaml.safe_dump(config))

@@ -18,8 +18,11 @@ EXAMPLES = {
         ["searcher.max_length=48ba", "validate.every=16ba", "checkpoints.every=10ba"],
     ),
 }
-BATCHES = {"digits": (17, 41, 77), "tiny_gpt": (9, 21, 39)}
-"""Where runs are interrupted: inside epochs, off checkpoints, between accumulated batches."""
+INTERRUPTIONS = {
+    "digits": ["pause-17", "kill-41", "pause-77"],
+    "tiny_gpt": ["kill-9", "pause-21", "kill-39"],
+}
+"""Inside epochs, off checkpoints, between accumulated batches."""
 
 
 def _run(folder: Path, example: str, *settings: str, interruptions: list[str]) -> Ending:
@@ -35,18 +38,15 @@ def _run(folder: Path, example: str, *settings: str, interruptions: list[str]) -
 @pytest.mark.slow
 @pytest.mark.parametrize("ranks", [1, 2])
 @pytest.mark.parametrize("example", ["digits", "tiny_gpt"])
-def test_paused_or_killed_three_times_a_run_ends_byte_identical(
+def test_paused_and_killed_three_times_a_run_ends_byte_identical(
     example: str, ranks: int, tmp_path: Path
 ) -> None:
     slots = f"resources.slots_per_trial={ranks}"
-    pauses = [f"pause-{batch}" for batch in BATCHES[example]]
-    kills = [f"kill-{batch}" for batch in BATCHES[example]]
     uninterrupted = _run(tmp_path / "uninterrupted", example, slots, interruptions=[])
-    paused = _run(tmp_path / "paused", example, slots, interruptions=pauses)
-    killed = _run(tmp_path / "killed", example, slots, interruptions=kills)
+    interruptions = INTERRUPTIONS[example]
+    interrupted = _run(tmp_path / "interrupted", example, slots, interruptions=interruptions)
     assert uninterrupted.validations
-    assert paused == uninterrupted
-    assert killed == uninterrupted
+    assert interrupted == uninterrupted
 
 
 @pytest.mark.slow

@@ -30,7 +30,8 @@ pools:
 ONE = FOUR.replace("{type: categorical, vals: [0.001, 0.002, 0.004, 0.008]}", "0.004").replace(
     "name: grid", "name: single"
 )
-ONE = ONE.replace("train:DigitsTrial", "unhurried:Unhurried")
+ONE = ONE.replace("6ep", "4ep")
+SLOWLY = "entrypoint=unhurried:Unhurried"
 
 
 UNHURRIED = """
@@ -102,7 +103,7 @@ def test_a_trial_goes_to_the_cloud_and_comes_back_with_the_same_bytes(work: Path
         build_account(parse_cluster(CLUSTER, "burst.yaml"), CLUSTER, servers.environ)
         person = Person(work, {"BURST_HOME": str(work.parent / "home")})
         where: list[str] = []
-        for line in person.follow("run", "exp.yaml", "--pool", "local"):
+        for line in person.follow("run", "exp.yaml", "--pool", "local", "--set", SLOWLY):
             if line["type"] == "event" and line["name"] == "trial.running":
                 where.append(person.json("show", "latest.t0")["pool"])
             if line["type"] == "validation" and len(where) < 3:

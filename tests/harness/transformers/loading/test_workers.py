@@ -66,7 +66,7 @@ def test_workers_go_on(
 
 @pytest.mark.slow
 def test_workers_that_are_spawned_go_on() -> None:
-    make = partial(made, Rows, "shard", multiprocessing_context="spawn")
+    make = partial(made, Rows, "shard", multiprocessing_context="spawn", num_workers=1)
     assert same(train(make, epochs=1, followed=False), train(make, epochs=1, stops={4}))
 
 
