@@ -14,7 +14,7 @@ from tests.exactness.support import Bench, Ending
 LOSING = '''
 """The interrupted trial on a node whose disk is lost when it is killed."""
 
-import os, shutil
+import os, shutil, time
 from pathlib import Path
 
 from interrupted import Interrupted
@@ -22,6 +22,7 @@ from interrupted import Interrupted
 
 class Losing(Interrupted):
     def train_batch(self, batch, epoch_idx, batch_idx):
+        time.sleep(0.03)  # or a quick machine is lost before anything lies on the other disk
         if (Path(os.environ["INTERRUPTIONS"]) / f"kill-{batch_idx}").exists():
             shutil.rmtree(Path(os.environ["DISK"]) / "checkpoints", ignore_errors=True)
         return super().train_batch(batch, epoch_idx, batch_idx)
