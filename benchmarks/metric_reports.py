@@ -18,8 +18,9 @@ from benchmarks.result import Result
 from burst.core.model import Code, Experiment, Trial
 from burst.core.store import open_store
 from burst.core.store.port import Put, Store
+from burst.harness.chunks import Origin
 from burst.harness.progress import Progress, StoreSink
-from burst.harness.reporting import Origin, Reporter
+from burst.harness.reporting import Reporter
 
 RATE = 10_000
 SECONDS = 6.0

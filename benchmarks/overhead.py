@@ -100,7 +100,8 @@ class _Prepared:
 def burst(batches: list[Any]) -> float:
     """The same steps as a PyTorchTrial, with metrics averaged and reported every 100 batches."""
     from burst.harness import Batch, LRScheduler, PyTorchCallback, PyTorchTrial, Trainer
-    from burst.harness.reporting import Origin, Reporter, Silent
+    from burst.harness.chunks import Origin
+    from burst.harness.reporting import Reporter, Silent
     from burst.harness.session import Session
     from burst.harness.trial.context import PyTorchTrialContext, Setting
 

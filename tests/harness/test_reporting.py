@@ -15,8 +15,9 @@ from burst.core.store import open_store
 from burst.core.store.memory import MemoryStore
 from burst.core.store.port import MAX_RECORD_BYTES, Put, Store
 from burst.harness import reporting
+from burst.harness.chunks import Origin
 from burst.harness.progress import Progress, StoreSink
-from burst.harness.reporting import Origin, Reporter
+from burst.harness.reporting import Reporter
 
 EXPERIMENT = "exp-1m3k9zq4w7c"
 TRIAL = f"{EXPERIMENT}.t0000"

@@ -19,9 +19,10 @@ from burst.core.store import Store, open_store, update
 from burst.core.store.port import Fence, Put, Write
 from burst.harness.agreement import Alone, Together
 from burst.harness.checkpoints.port import CheckpointEngine
+from burst.harness.chunks import Origin
 from burst.harness.distributed import DistributedContext, Place, join_gang
 from burst.harness.progress import Progress, StoreSink
-from burst.harness.reporting import Origin, Reporter
+from burst.harness.reporting import Reporter
 from burst.harness.session import Session
 
 

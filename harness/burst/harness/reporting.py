@@ -13,15 +13,13 @@ import contextlib
 import logging
 import threading
 from collections import Counter, deque
-from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
 from typing import Protocol
-
-from pydantic import ValidationError
 
 from burst.core.clock import Clock, SystemClock
 from burst.core.errors import BurstError, Fenced, StoreError, Unreachable, UsageError
-from burst.core.model import Event, MetricChunk, MetricRow
+from burst.core.model import Event, MetricChunk
+from burst.harness.chunks import Chunks, Origin, Row
 
 log = logging.getLogger(__name__)
 
@@ -30,14 +28,9 @@ FIRST_EVERY_S = (0.2, 1.0)
 LOOK_EVERY_S = 0.25
 """Between two looks whether something is due sooner."""
 LONGEST_BACKOFF_S = 30.0
-CHUNK_BYTES = 250_000
-"""Bound on a chunk by our estimate, which is above what its encoding takes."""
 CHUNKS = 30
 """Bound on the chunks of one commit, and on its events."""
 ROWS_AT_ONCE = 4000
-
-Row = tuple[str, int, float, Mapping[str, float]]
-"""Group, batches, time, metrics."""
 
 
 class Sink(Protocol):
@@ -62,27 +55,17 @@ class Sink(Protocol):
         ...
 
 
-@dataclass(frozen=True)
-class Origin:
-    """Whose metrics they are."""
-
-    trial: str
-    attempt: int
-
-
 class Reporter:
     """Safe to call from any thread. One a trial, on rank 0."""
 
     def __init__(self, sink: Sink, origin: Origin, clock: Clock | None = None) -> None:
-        self.base = 0
-        """Batches that this attempt was restored at."""
+        self.chunks = Chunks(origin)
         self._sink = sink
         self._origin = origin
         self._clock = clock or SystemClock()
         self._rows: deque[Row] = deque()
         self._events: deque[Event] = deque()
         self._ready: deque[MetricChunk] = deque()
-        self._seq: dict[str, int] = {}
         self._left_out: Counter[str] = Counter()
         """Rows that no store takes, by group."""
         self._error: BaseException | None = None
@@ -226,7 +209,8 @@ class Reporter:
         while True:
             if not self._ready:
                 taken = min(left, ROWS_AT_ONCE)
-                self._ready.extend(self._seal([self._rows.popleft() for _ in range(taken)]))
+                rows = [self._rows.popleft() for _ in range(taken)]
+                self._ready.extend(self.chunks.sealed(rows, self._leave_out))
                 left -= taken
             chunks = list(self._ready)[:CHUNKS]
             events = list(self._events)[:CHUNKS]
@@ -271,7 +255,7 @@ class Reporter:
             return error
         return None
 
-    def _leave_out(self, group: str, batches: list[int], error: Exception) -> None:
+    def _leave_out(self, group: str, batches: Sequence[int], error: Exception) -> None:
         """Do without these rows of a group; told at its first."""
         told = group in self._left_out
         self._left_out[group] += len(batches)
@@ -292,46 +276,6 @@ class Reporter:
                 at=self._clock.now(),
             )
         )
-
-    def _seal(self, rows: Iterable[Row]) -> list[MetricChunk]:
-        """Chunks of the rows, numbered for good. Order within a group is kept."""
-        groups: dict[str, list[MetricRow]] = {}
-        for group, batches, at, metrics in rows:
-            try:
-                made = MetricRow(batches=batches, at=at, metrics=metrics)
-            except ValidationError as error:
-                self._leave_out(group, [batches], error)
-            else:
-                groups.setdefault(group, []).append(made)
-        return [
-            self._chunk(group, part) for group, all_ in groups.items() for part in _parts(all_)
-        ]
-
-    def _chunk(self, group: str, rows: list[MetricRow]) -> MetricChunk:
-        seq = self._seq.get(group, 0)
-        self._seq[group] = seq + 1
-        return MetricChunk.model_construct(
-            trial=self._origin.trial,
-            attempt=self._origin.attempt,
-            group=group,
-            seq=seq,
-            base=self.base,
-            rows=tuple(rows),
-        )
-
-
-def _parts(rows: list[MetricRow]) -> Iterable[list[MetricRow]]:
-    part: list[MetricRow] = []
-    size = 0
-    for row in rows:
-        estimate = 60 + sum(len(key.encode("utf-8", "surrogatepass")) + 30 for key in row.metrics)
-        if part and size + estimate > CHUNK_BYTES:
-            yield part
-            part, size = [], 0
-        part.append(row)
-        size += estimate
-    if part:
-        yield part
 
 
 class Silent:

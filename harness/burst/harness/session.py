@@ -113,7 +113,7 @@ class Session:
         """Note that this attempt was restored, and that it trains again what lies beyond."""
         self.progress.base = batches
         if self.reporter is not None:
-            self.reporter.base = batches
+            self.reporter.chunks.base = batches
 
     def settle(self) -> None:
         """On rank 0: return once all reports are durable.

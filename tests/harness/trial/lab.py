@@ -32,10 +32,11 @@ from burst.harness import (
     Trainer,
 )
 from burst.harness.checkpoints.engine import BlobCheckpointEngine, Identity
+from burst.harness.chunks import Origin
 from burst.harness.determinism import seed_all
 from burst.harness.distributed import DistributedContext, Place
 from burst.harness.progress import Progress, StoreSink
-from burst.harness.reporting import Origin, Reporter
+from burst.harness.reporting import Reporter
 from burst.harness.session import Session
 from burst.harness.trial.context import Setting
 from tests.harness.checkpoints.support import Patient
