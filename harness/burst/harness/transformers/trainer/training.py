@@ -11,26 +11,19 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from burst.core.checkpoints.exchange.trainer_state import KEPT_AS
 from burst.core.errors import BurstError
-from burst.core.model import Lengths
-from burst.harness import envelope
 from burst.harness.agreement import Wish
 from burst.harness.checkpoints.codec import rng
 from burst.harness.transformers.trainer.connection import Connection
 from burst.harness.transformers.trainer.folders import needs_folders, start_of
+from burst.harness.transformers.trainer.kept import Kept
 from burst.harness.transformers.trainer.lengths import set_length
 from burst.harness.transformers.trainer.loading import Followed, follow
-from burst.harness.transformers.trainer.memory import Place, RankSums, TrainerMemory
-from burst.harness.transformers.trainer.parts import Parts, TrainerState, data_of
+from burst.harness.transformers.trainer.memory import Place
 from burst.harness.transformers.trainer.reports import Reports
-from burst.harness.transformers.trainer.saves import Saves
 from burst.harness.transformers.trainer.standing import start_quietly
 from burst.harness.transformers.trainer.stops import why_early
-from burst.harness.trial.keeper import Keeper
 from burst.harness.trial.scaling import ScaleGuard
-from burst.harness.trial.schedule import Periods, Schedule
-from burst.harness.trial.units import Scale, period_of
 
 RESUMED = "burst"
 """What stands for a checkpoint's path where the Trainer asks whether it resumed."""
@@ -82,15 +75,9 @@ class Training:
         """
         trainer, session, terms = self._trainer, self._session, self._link.terms
         self._begun = False  # again, where the Trainer tries another size of batches
-        self._parts = Parts(trainer, session.distributed)
-        self._memory = TrainerMemory(trainer)
-        self._sums = RankSums(trainer)
-        callbacks = {KEPT_AS: self._memory}
-        self._state = TrainerState(
-            self._parts, callbacks, self._sums, self._followed, trainer=trainer
-        )
-        self._keeper = Keeper(self._state, session, self._surroundings(), terms.start)
-        self._saves = Saves(session, self._keeper, self._schedule(), self._lengths)
+        kept = Kept.of(trainer, self._link, self._followed, self.loader)
+        self._parts, self._memory, self._sums = kept.parts, kept.memory, kept.sums
+        self._state, self._keeper, self._saves = kept.state, kept.keeper, kept.saves
         progress = session.progress
         progress.metric = terms.goal.metric
         progress.smaller_is_better = terms.goal.smaller_is_better
@@ -106,39 +93,6 @@ class Training:
         if place.ended and not place.pending:
             self._memory.place = place = Place(epoch=place.epoch + 1)
         return place.epoch, place.consumed
-
-    def _schedule(self) -> Schedule:
-        trainer, terms = self._trainer, self._link.terms
-        automatic = terms.every == "auto"
-        epoch = trainer.state.max_steps // max(1, int(trainer.state.num_train_epochs))
-        batch = int(trainer.get_total_train_batch_size(trainer.args))
-        period = period_of(None if automatic else terms.every, Scale(epoch or None, batch))
-        return Schedule(
-            Periods(checkpoint=period, auto=automatic),
-            target=int(trainer.state.max_steps),
-            seconds=terms.seconds,
-            conditions=self._session.conditions,
-        )
-
-    def _lengths(self, seconds: float) -> Lengths:
-        trainer, state = self._trainer, self._trainer.state
-        steps = int(state.global_step)
-        return Lengths(
-            batches=steps,
-            records=steps * int(trainer.get_total_train_batch_size(trainer.args)),
-            epochs=float(state.epoch or 0.0),
-            seconds=seconds,
-        )
-
-    def _surroundings(self) -> dict[str, Any]:
-        return envelope.capture(
-            ranks=self._session.distributed.size,
-            device=str(self._trainer.args.device),
-            optimizers=[wrapped.optimizer for wrapped in self._parts.optimizers],
-            data=data_of(self.loader),
-            seed=int(self._trainer.args.seed),
-            mode=self._link.terms.mode,
-        )
 
     @property
     def seconds_before(self) -> float:
