@@ -99,8 +99,6 @@ class BlobCheckpointEngine:
         self._layout: tuple[tuple[Part, ...], Layout] | None = None
         self._flying: deque[threading.Event] = deque()
         """Set when a save is over; the saves themselves hold live tensors, and must not last."""
-        self._newest = threading.Event()
-        self._newest.set()
         self._looking = False
         self._looked = threading.Event()
         self._on_their_way: dict[str, Writing] = {}
@@ -128,7 +126,6 @@ class BlobCheckpointEngine:
             self._warn(_not_saved(request, "it is not known yet what became of the one before"))
             return True
         save = self._begin(request, taken)
-        self._newest = save.done
         self._flying.append(save.done)
         self._copier.submit(_copy, save.snapshot)
         save.snapshot.begin()
@@ -175,8 +172,8 @@ class BlobCheckpointEngine:
         return self._saved
 
     def busy(self) -> bool:
-        """Whether a save is on its way; asked after every batch. They end in their order."""
-        return not self._newest.is_set()
+        """Whether a save is on its way."""
+        return self._under_way() > 0
 
     def _under_way(self) -> int:
         return sum(not done.is_set() for done in self._flying)

@@ -58,18 +58,16 @@ class Saves:
         now = self._session.clock.monotonic()
         if self._session.chief and self._schedule.pace.stepped(now, self._keeper.saving):
             self._keeper.hear()
-        self._poll(now)
+        self.poll()
 
     def end_boundary(self) -> None:
         self._schedule.pace.start(self._session.clock.monotonic())
 
     def poll(self) -> None:
         """Collective."""
-        self._poll(self._session.clock.monotonic())
-
-    def _poll(self, now: float) -> None:
         wish = int(Wish.DRAIN) if self._session.asked() else 0
         if self._schedule.timed and self._session.chief:
+            now = self._session.clock.monotonic()
             wish |= int(self._schedule.overdue(now, self.seconds))
         agreed = self._session.agreement.poll(wish)
         if agreed:  # at few steps, and flags take their time
