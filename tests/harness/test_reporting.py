@@ -135,6 +135,21 @@ def test_a_short_training_is_told_as_it_comes_along(monkeypatch: pytest.MonkeyPa
         assert store.get(Trial, TRIAL).done.batches == 5
 
 
+def test_where_nobody_can_say_how_far_a_training_is_a_flush_raises_instead_of_waiting() -> None:
+    def measure() -> Lengths:
+        raise ZeroDivisionError("a length that is none")
+
+    with _reporter(_store()) as (reporter, _, progress):
+        progress.target_batches = 100
+        for _ in reporting.FIRST_EVERY_S:
+            assert reporter.flush(30)
+        progress.measure = measure
+        reporter._thread.join(30)
+        with pytest.raises(BurstError, match="cannot be stored") as caught:
+            reporter.flush(30)
+        assert "a length that is none" in caught.value.why
+
+
 @pytest.mark.parametrize(
     ("target", "batches", "due"),
     [(100, 4, False), (100, 5, True), (3, 0, False), (3, 1, True), (None, 9, False)],

@@ -161,9 +161,9 @@ class Reporter:
         pauses = iter(FIRST_EVERY_S)
         backoff = 0.0
         while not self._closing:
-            self._pause(backoff or next(pauses, EVERY_S), patient=bool(backoff))
-            asked = self._asked
             try:
+                self._pause(backoff or next(pauses, EVERY_S), patient=bool(backoff))
+                asked = self._asked
                 self._send_all()
             except Fenced as error:
                 return self._fail(error)
