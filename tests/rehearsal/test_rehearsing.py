@@ -16,10 +16,12 @@ from typing import Any
 import psutil
 import pytest
 
+from burst.runner.rehearsal.ec2.prices import STEP_S, spot_price
+
 DIGITS = Path(__file__).parents[2] / "examples" / "digits" / "train.py"
 INTERVAL = 20
 EMPTY = [f"us-east-1{letter}" for letter in "abcef"]
-"""Zones without capacity, of six: the one that has some is the dearest at any hour, so that others
+"""Zones without capacity, of six: the one that has some is the cheapest at no hour, so that others
 are asked for first."""
 FOUR = """
 name: four
@@ -77,6 +79,13 @@ def work(tmp_path: Path) -> Path:
     shutil.copy(DIGITS, folder / "train.py")
     (folder / "exp.yaml").write_text(FOUR)
     return folder
+
+
+def test_zones_without_capacity_are_asked_for_first_at_any_hour() -> None:
+    zones = {*EMPTY, "us-east-1d"}
+    for step in range(200):
+        prices = {zone: spot_price(0.096, "c5.large", zone, step * STEP_S) for zone in zones}
+        assert min(prices, key=prices.__getitem__) in EMPTY
 
 
 @pytest.mark.slow
