@@ -17,15 +17,27 @@ LOSING = '''
 import os, shutil, time
 from pathlib import Path
 
+from burst.core.launch import read_launch
+from burst.core.model import Checkpoint
+from burst.core.store import open_store
 from interrupted import Interrupted
 
 
 class Losing(Interrupted):
     def train_batch(self, batch, epoch_idx, batch_idx):
-        time.sleep(0.03)  # or a quick machine is lost before anything lies on the other disk
         if (Path(os.environ["INTERRUPTIONS"]) / f"kill-{batch_idx}").exists():
+            self._wait_for_a_copy()
             shutil.rmtree(Path(os.environ["DISK"]) / "checkpoints", ignore_errors=True)
         return super().train_batch(batch, epoch_idx, batch_idx)
+
+    def _wait_for_a_copy(self):
+        """So that it does not depend on the disks whether there is anything to go on from."""
+        spec = read_launch()
+        store = open_store(spec.store_url)
+        disk = f"file://{os.environ['DISK']}"
+        while all(each.url.startswith(disk) for each in store.children(Checkpoint, spec.trial)):
+            time.sleep(0.05)
+        store.close()
 '''
 SETTINGS = (
     "entrypoint=losing:Losing",

@@ -12,6 +12,7 @@ import threading
 from collections.abc import Iterator
 from contextlib import closing, suppress
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -165,10 +166,10 @@ def test_a_store_that_another_makes_at_any_moment_of_the_opening_is_opened(
     path = tmp_path / "store.db"
     plain, begun = sqlite3.connect, []
 
-    def watched(*args: object, **named: object) -> sqlite3.Connection:
-        connection = plain(*args, **named)  # type: ignore[call-overload]
+    def watched(*args: Any, **named: Any) -> sqlite3.Connection:
+        connection: sqlite3.Connection = plain(*args, **named)
         connection.set_trace_callback(at_its_moment)
-        return connection  # type: ignore[no-any-return]
+        return connection
 
     def at_its_moment(statement: str) -> None:
         begun.append(statement)
